@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 
 from afx.control.scan import scan
-from afx.core import Array, ArrayLike, floating_dtype, integer, is_traced, normalize_axis
+from afx.core import Array, ArrayLike, floating_dtype, integer, is_known, is_traced, normalize_axis
 from afx.core.dtypes import float64, get_default_dtype, promote, real_dtype
-from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ndimage.correlation import convolve1d
 from afx.ops import concat, cumsum, exp, flip, matmul, mean, moveaxis, pad, polyval, stack, sum as sum_
 from afx.ops._kinds.matrix import choice
@@ -312,6 +312,9 @@ def filtfilt(
 def sosfiltfilt(sos: Nested, x: Nested, axis: int = -1, padtype: Padtype = "odd", padlen: int | None = None) -> Array:
     """Return a signal filtered forward and backward by sections of second order; see `filtfilt`.
 
+    Raises:
+        ConcreteValueError: the sections are traced by `jit` or `vmap`, and the padding is not given.
+
     >>> sosfiltfilt([[0.5, 0.0, 0.0, 1.0, -0.5, 0.0]], np.ones(8)).round(4)
     Array([1., 1., 1., 1., 1., 1., 1., 1.], dtype=float64)
     """
@@ -321,9 +324,13 @@ def sosfiltfilt(sos: Nested, x: Nested, axis: int = -1, padtype: Padtype = "odd"
     given = _beside(x, sections)
     place = normalize_axis(axis, given.ndim, who)
     count = 2 * sections.shape[0] + 1
-    if padlen is None and not is_traced(sections):  # zeros at the ends of both make a section shorter
-        last = np.asarray(sections)[:, [2, 5]] == 0
-        count -= int(last.sum(axis=0).min())
+    if padlen is None and padtype is not None:  # zeros at the ends of both make a section shorter
+        ends = sections[:, 2::3] == 0
+        if not is_known(ends):
+            raise ConcreteValueError(
+                f"{who}: the padding depends on zeros in {sections.aval}: got them traced; give padlen="
+            )
+        count -= int(ends.concrete(who).sum(axis=0).min())
     wide, edge = _extend(given, padtype, padlen, place, count, who)
     states = sosfilt_zi(sections)
     states = reshape(states, (states.shape[0], *(1,) * place, 2, *(1,) * (given.ndim - place - 1)))

@@ -181,7 +181,7 @@ def _average(p: Array, average: str, who: str) -> Array:
     if average == "mean":
         return mean(p, axis=-2)
     twos = 2 * np.arange(1.0, (p.shape[-2] - 1) // 2 + 1)
-    bias = 1 + np.sum(1 / (twos + 1) - 1 / twos)
+    bias = 1 + float(np.sum(1 / (twos + 1) - 1 / twos))
     return (median(real(p), axis=-2) + 1j * median(imag(p), axis=-2)) / bias
 
 

@@ -9,7 +9,7 @@ import scipy.signal
 
 import afx
 from afx import signal
-from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from tests.every import together
 from tests.signal.test_convolution import assert_scipys, numbers
 
@@ -51,6 +51,19 @@ def test_sections(sos: Any, dtype: Any) -> None:
         assert_scipys("sosfilt", sos, x, axis=axis, zi=numbers(len(sos), *state))
         for padtype in PADTYPES:
             assert_scipys("sosfiltfilt", sos, x, axis=axis, padtype=padtype)
+
+
+def test_padding_of_sections_is_that_of_their_values() -> None:
+    """Zeros at their ends shorten it, under derivatives too; where they are not known it is asked for."""
+    sos, x = SECTIONS[1], numbers(50)
+    expected = scipy.signal.sosfiltfilt(sos, x)
+    value, _ = afx.jvp(lambda s: signal.sosfiltfilt(s, x), (sos,), (sos,))
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(afx.jit(lambda x: signal.sosfiltfilt(sos, x))(x), expected, rtol=1e-12)
+    padded = afx.jit(lambda s: signal.sosfiltfilt(s, x, padlen=12))(sos)
+    np.testing.assert_allclose(padded, scipy.signal.sosfiltfilt(sos, x, padlen=12), rtol=1e-12)
+    with pytest.raises(ConcreteValueError, match=r"sosfiltfilt: the padding depends on zeros .*; give padlen="):
+        afx.jit(lambda s: signal.sosfiltfilt(s, x))(sos)
 
 
 def test_both_directions_and_states() -> None:

@@ -136,6 +136,13 @@ def test_derivatives_compiled_and_batched() -> None:
         np.testing.assert_allclose(afx.vmap(fn)(x), np.stack([fn(v) for v in x]), rtol=1e-12, atol=1e-13)
 
 
+def test_medians_keep_the_dtype() -> None:
+    """Of float32 and complex64 signals."""
+    x = numbers(30).astype(np.float32)
+    assert signal.welch(x, nperseg=8, average="median")[1].dtype == np.float32
+    assert signal.csd(x, x, nperseg=8, average="median")[1].dtype == np.complex64
+
+
 def test_refusals() -> None:
     """Errors name what is wrong."""
     x = numbers(30)
