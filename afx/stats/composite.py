@@ -441,7 +441,7 @@ class ZeroInflated(Law):
             z = own.law.log_probability(k)
             p = asarray(own.share)
             z = log1p(-p) + z
-            return where(k == 0, logaddexp(log(p) + 0 * z, z), z)
+            return where(k == 0, logaddexp(log(p), z), z)
 
     def _moments(self) -> tuple[Array, Array, Array]:
         own, _ = _meet(self)
@@ -482,8 +482,7 @@ class Hurdle(ZeroInflated):
         with quiet():
             z = own.law.log_probability(k)
             p = asarray(own.share)
-            rest = log1mexp(-own._zero(k)) + 0 * log(p)
-            return where(k == 0, log(p) + 0 * rest, log1p(-p) + z - rest)
+            return where(k == 0, log(p), log1p(-p) + z - log1mexp(-own._zero(k)))
 
     def _moments(self) -> tuple[Array, Array, Array]:
         m, v, rest = super()._moments()

@@ -115,6 +115,8 @@ def test_counts_with_other_zeros() -> None:
         (stats.zero_inflated(stats.poisson(F(3.0)), 0.3), 0.3 + 0.7 * np.exp(-3)),
         (stats.hurdle(stats.poisson(F(3.0)), 0.3), 0.3),
         (stats.hurdle(stats.nbinom(F(2.0), 0.4), 0.1), 0.1),
+        (stats.hurdle(stats.poisson(F(3.0)), 0.0), 0.0),
+        (stats.zero_inflated(stats.geom(F(0.25)), 0.9), 0.9),  # of counts that are not 0 themselves
     ):
         p = np.asarray(law.pmf(k))
         assert p.sum() == pytest.approx(1, rel=1e-12)
