@@ -18,7 +18,7 @@ from afx.core import Array, Aval, Function, Tracer, any_traced, argument_of, ava
 from afx.core.dtypes import DType, float32, get_default_dtype
 from afx.core.graph import Graph, walk
 from afx.core.tracing.traces import GraphTrace, evaluate
-from afx.errors import AfxError, ConcreteValueError, DtypeError, ShapeError, TracerError
+from afx.errors import AfxError, ConcreteValueError, DtypeError, OperandError, ShapeError, TracerError
 from afx.ops import abs as abs_, asarray, concat, full, max as max_, reshape, stop_gradient, where, zeros
 from afx.ops.linalg.solve import solve_or_nan
 from afx.pytree.treedef import orders
@@ -497,10 +497,24 @@ def norm_of(x: Array) -> Array:
 def as_vector(out: Any, dtype: DType, who: str) -> Array:
     """Return what a user's function returns, a tree of real numbers, as a vector."""
     leaves = [asarray(z) for z in pytree.leaves(out)]
+    if not leaves and not isinstance(out, (tuple, list, dict)):
+        raise OperandError(f"{who}: the function returns numbers: got {type(out).__name__} {out!r}; return them")
     for z in leaves:
         if z.dtype.kind not in "fiu":
-            raise DtypeError(f"{who}: the function returns real numbers: got {z.aval}; return real and imaginary parts")
+            raise DtypeError(f"{who}: the function returns real numbers: got {z.aval}; convert it, or take its parts")
     return concat([reshape(z, (-1,)).astype(dtype) for z in leaves]) if leaves else zeros(0, dtype)
+
+
+def as_scalar(out: Any, dtype: DType, who: str, kinds: str = "f") -> Array:
+    """Return what a user's function returns, one real number, as a scalar of a dtype."""
+    z = asarray(out)
+    if z.shape != ():
+        raise ShapeError(f"{who}: the function returns a real scalar: got {z.aval}; reduce it with afx.sum")
+    if z.dtype.kind not in kinds:
+        raise DtypeError(
+            f"{who}: the function returns a real floating scalar: got {z.aval}; return what is to be least"
+        )
+    return z.astype(dtype)
 
 
 def bound_vector(bound: Any, default: float, like: Array, who: str) -> Array:

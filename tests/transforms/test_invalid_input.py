@@ -107,6 +107,21 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
             "jacrev: <lambda> returns no arrays: got None; return what to differentiate",
         ),
         (
+            lambda: afx.jacfwd(lambda _: None)(X),
+            errors.ArgumentError,
+            "jacfwd: <lambda> returns no arrays: got None; return what to differentiate",
+        ),
+        (
+            lambda: afx.elementwise_grad(lambda _: None)(X),
+            errors.ArgumentError,
+            "elementwise_grad: <lambda> returns no arrays: got None; return what to differentiate",
+        ),
+        (
+            lambda: afx.sparse_jacobian(lambda _: None)(X),
+            errors.ArgumentError,
+            "sparse_jacobian: the function returns no arrays: got none; return what to differentiate",
+        ),
+        (
             lambda: afx.jacrev(afx.sin)(3),
             errors.DtypeError,
             (

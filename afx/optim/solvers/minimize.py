@@ -12,6 +12,7 @@ from afx.control.cond import cond
 from afx.control.solving import (
     Parametrized,
     Status,
+    as_scalar,
     as_vector,
     attach_implicit_derivative,
     begin_at,
@@ -24,7 +25,7 @@ from afx.control.solving import (
 )
 from afx.control.while_loop import while_loop
 from afx.core import Array, Function, epsilon
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ArgumentError
 from afx.ops import abs as abs_, argsort, concat, eye, matmul, outer, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, full, ones_like, zeros, zeros_like
 from afx.ops.elementwise.comparison import isfinite, isnan, maximum, minimum, where
@@ -674,6 +675,8 @@ def minimize(
     Raises:
         ArgumentError: no such method; bounds that leave nothing between them.
         ShapeError: ``fn`` returns no scalar.
+        DtypeError: it is no real floating number (for ``nelder_mead`` no real one).
+        OperandError: a condition returns no numbers.
 
     >>> import afx
     >>> result = minimize(lambda x, a: afx.sum((x - a) ** 2), afx.zeros(2), afx.asarray([1.0, 2.0]))
@@ -686,7 +689,7 @@ def minimize(
         conditions = equalities or _none, inequalities or _none
         return _minimize_constrained(fn, conditions, start, unravel, args, bounds, limit, max_iterations, memory)
     problem = parametrize(fn, [unravel], [start.aval], args, "minimize")
-    value_of = _returning_scalar(problem.fn)
+    value_of = _returning_scalar(problem.fn, "fiu" if method == "nelder_mead" else "f")
     box = box_of(bounds, start, "minimize")
     search = start, float(limit), max_iterations, None if box is None else box.stopped()
     if method == "nelder_mead":
@@ -694,15 +697,8 @@ def minimize(
     return _minimize_by_slopes(value_of, problem.params, unravel, box, (method, memory), *search)
 
 
-def _returning_scalar(fn: Callable[..., Any]) -> ScalarFunction:
-    return lambda x, *params: _scalar(fn(x, *params), x.dtype)
-
-
-def _scalar(z: Any, dtype: Any) -> Array:
-    value = asarray(z)
-    if value.shape != ():
-        raise ShapeError(f"minimize: the function returns a real scalar: got {value.aval}; reduce it with afx.sum")
-    return value.astype(dtype)
+def _returning_scalar(fn: Callable[..., Any], kinds: str) -> ScalarFunction:
+    return lambda x, *params: as_scalar(fn(x, *params), x.dtype, "minimize", kinds)
 
 
 def _minimize_by_slopes(
@@ -763,7 +759,7 @@ def _minimize_constrained(
     """Return a minimum under equalities and inequalities."""
 
     def joint(x: Any, *rest: Any) -> tuple[Array, Array, Array]:
-        value = _scalar(fn(x, *rest), start.dtype)
+        value = as_scalar(fn(x, *rest), start.dtype, "minimize")
         c, g = [as_vector(of(x, *rest), start.dtype, "minimize") for of in conditions]
         return value, c, g
 

@@ -10,9 +10,9 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving import as_vector, bound_vector, flatten_to_vector
+from afx.control.solving import as_scalar, as_vector, bound_vector, flatten_to_vector
 from afx.core import Array, DTypeLike, Function, Shown, aval_of, is_inexact
-from afx.errors import MissingExtraError, ShapeError
+from afx.errors import MissingExtraError
 from afx.ops import asarray
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.jit import jit
@@ -99,6 +99,7 @@ def scipy_minimize(
     Raises:
         MissingExtraError: SciPy is not installed.
         ShapeError: ``fn`` returns no scalar.
+        DtypeError: it is no real number.
 
     >>> import afx
     >>> scipy_minimize(lambda x: afx.sum((x - 2.0) ** 2), afx.zeros(2), method="BFGS").x
@@ -108,10 +109,7 @@ def scipy_minimize(
     start, unravel = _start(fn, init, dtype, "scipy_minimize")
 
     def value_of(v: Array) -> Array:
-        value = asarray(fn(unravel(v), *args))
-        if value.shape != ():
-            raise ShapeError(f"scipy_minimize: the function returns a real scalar: got {value.aval}; reduce it")
-        return value.astype(v.dtype)
+        return as_scalar(fn(unravel(v), *args), v.dtype, "scipy_minimize", "fiu")
 
     given: dict[str, Any] = {"method": method, "tol": tolerance, "options": dict(options or {})}
     run, derivatives = _derivatives(value_of, (method or "bfgs").lower(), start)

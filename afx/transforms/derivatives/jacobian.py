@@ -179,6 +179,7 @@ def forward_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
         return jvp(result, (primal,), (t,))[1]
 
     columns = vmap(push, out_axes=-1)(basis)
+    _check_any(pytree.leaves(columns), columns, chosen)
     if holomorphic:
         _check_complex(pytree.leaves(columns), who)
     jacobian = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
@@ -243,10 +244,7 @@ def reverse_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
         _check_complex(outputs, who)
     else:
         check_real(outputs, who, "result", "take afx.jacfwd for real arguments")
-    if not outputs:
-        raise ArgumentError(
-            f"{who}: {name_of(chosen.fn)} returns no arrays: got {out_tree}; return what to differentiate"
-        )
+    _check_any(outputs, out, chosen)
     avals = [aval_of(v) for v in outputs]
 
     def pull(ct: list[Array]) -> Any:
@@ -298,6 +296,13 @@ def check_real(leaves: Sequence[Any], who: str, what: str, way: str) -> None:
                 f"{who}: a complex {what} needs two derivatives: got {aval_of(x)}; {way}, or split it into its parts, "
                 "or pass holomorphic=True if the function is complex-differentiable"
             )
+
+
+def _check_any(outputs: Sequence[Any], out: Any, chosen: DiffArguments) -> None:
+    if not outputs:
+        raise ArgumentError(
+            f"{chosen.who}: {name_of(chosen.fn)} returns no arrays: got {pytree.structure(out)}; return what to differentiate"
+        )
 
 
 def _check_complex(outputs: Sequence[Any], who: str) -> None:
@@ -466,6 +471,7 @@ def elementwise_grad(
         x = pytree.map(_as_float, x)
         moving_leaves(*pytree.flatten(x), "elementwise_grad", chosen.label)
         out, pullback = vjp(call, x)
+        _check_any(pytree.leaves(out), out, chosen)
         for leaf in pytree.leaves(out):
             check_real([leaf], "elementwise_grad", "result", "take its parts apart")
         return chosen.arrange(pullback(pytree.map(ones_like, out))[0])

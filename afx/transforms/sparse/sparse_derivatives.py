@@ -166,6 +166,8 @@ class Layouts:
         named: dict[str, Any] = {}
         traced = to_graph(flat, pytree.structure((tuple(inputs), named)), inputs, self._who)
         outputs = [a.aval for a in traced.graph.outputs]
+        if not outputs:
+            raise ArgumentError(f"{self._who}: the function returns no arrays: got none; return what to differentiate")
         self._check_real(outputs, "result")
         layout = self._make(*_entries(traced.graph, len(first)))
         if not traced.lifted:

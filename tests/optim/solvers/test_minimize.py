@@ -1,5 +1,6 @@
 """`minimize` finds minima, says how, and its solutions are differentiable by the parameters."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -176,6 +177,43 @@ def test_wrong_use_is_named() -> None:
         optim.minimize(lambda x: afx.sum(abs(x)), np.ones(2, complex))
     with pytest.raises(afx.errors.ShapeError, match="as many elements"):
         optim.minimize(rosenbrock, START, bounds=(np.zeros(3), None))
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "trust_region", "nelder_mead"])
+def test_objectives_are_real_floating_numbers(method: Any) -> None:
+    """No part of a complex one is left out, and no truth value or whole number has a slope of 0."""
+    with pytest.raises(afx.errors.DtypeError, match=r"the function returns a real floating scalar: got complex128\[\]"):
+        optim.minimize(lambda x: afx.sum(x**2) * 1j, np.ones(2), method=method)
+    with pytest.raises(afx.errors.DtypeError, match=r"the function returns a real floating scalar: got bool\[\]"):
+        optim.minimize(lambda x: afx.sum(x) > 0, np.ones(2), method=method)
+    steps = lambda x: afx.sum(afx.floor(10 * x**2).astype(int))  # noqa: E731
+    if method == "nelder_mead":  # by values alone
+        assert optim.minimize(steps, np.ones(2), method=method).value < 2
+    else:
+        with pytest.raises(afx.errors.DtypeError, match=r"got int64\[\]; return what is to be least"):
+            optim.minimize(steps, np.ones(2), method=method)
+
+
+NOTHING: Any = lambda *_: None  # noqa: E731  # a function whose author forgot to return
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda: optim.minimize(rosenbrock, START, equalities=NOTHING),
+        lambda: optim.minimize(rosenbrock, START, inequalities=NOTHING),
+        lambda: optim.least_squares(NOTHING, np.ones(2)),
+        lambda: optim.root(NOTHING, np.ones(2)),
+        lambda: optim.fixed_point(NOTHING, np.ones(2)),
+        lambda: optim.scipy_least_squares(NOTHING, np.ones(2)),
+        lambda: afx.integrate.quad(NOTHING, 0.0, 1.0),
+    ],
+)
+def test_functions_that_return_nothing(solve: Callable[[], Any]) -> None:
+    """They are refused: no condition would hold, and no residual would be left."""
+    with pytest.raises(afx.errors.OperandError, match="the function returns numbers: got NoneType None; return them"):
+        solve()
+    assert optim.minimize(lambda x: afx.sum(x**2), np.ones(2), equalities=lambda _: ()).converged  # none on purpose
 
 
 def test_many_unknowns_are_differentiated_without_a_matrix() -> None:
