@@ -132,7 +132,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
 }
 # fmt: on
 # what the compiler computes with on its own account
-ADD, MULTIPLY, MATMUL, MAXIMUM = "add", "multiply", "matmul", "maximum"
+ADD, MULTIPLY, MATMUL, MAXIMUM, MINIMUM = "add", "multiply", "matmul", "maximum", "minimum"
 COPYSIGN, FLOOR, SQRT, TRUNC = "copysign", "floor", "sqrt", "trunc"
 FOLDS: dict[str, str] = {op.fold: name for name, op in SCALAR_OPS.items() if op.fold}
 OF_SCIPY = frozenset({"erf", "erfc"})  # of its ufuncs, those that the C library has too

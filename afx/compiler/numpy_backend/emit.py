@@ -492,4 +492,5 @@ class _Emitter:
         text = self.read(result.operand)
         if not result.copies:
             return text
-        return f"{self.names.numpy('array')}({text})"
+        order = ", order='C'" if len(result.operand.shape) > 1 else ""
+        return f"{self.names.numpy('array')}({text}{order})"

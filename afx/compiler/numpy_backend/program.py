@@ -323,7 +323,7 @@ def made_scratch(block: int, slots: Sequence[tuple[DType, tuple[int, ...]]], _: 
 
 def copies(values: Any) -> list[Any]:
     """Return arrays with memory of their own."""
-    return [np.array(v) for v in values]
+    return [np.array(v, order="C") for v in values]
 
 
 # --- Program: a schedule as Python, in functions that run one after the other
@@ -466,6 +466,7 @@ def _numpy_call(call: Call, xs: Sequence[str], out: str, names: ScheduleNames) -
     if call.method == "ufunc":
         name, ufunc = names.ufunc(call.op)
         into = into.replace(", ", ", out=", 1) if ufunc in BY_NAME else into
+        into += ", order='C'" if call.allocates and ufunc.signature is None and _may_be_turned(call) else ""
         text = f"{name}({', '.join(xs)}{into})"
     elif call.method == "dot":
         text = f"{xs[0]}.dot({xs[1]}{into})"
@@ -476,6 +477,11 @@ def _numpy_call(call: Call, xs: Sequence[str], out: str, names: ScheduleNames) -
     else:
         text = _reduction(call, xs[0], into, names)
     return f"{out} = {text}" if call.allocates else text
+
+
+def _may_be_turned(call: Call) -> bool:
+    """Tell whether an operand may lie in another order than rows: NumPy would lay out what it makes of it in that order."""
+    return any(isinstance(x, Buffer) and x.storage in ("view", "fresh") and len(x.shape) > 1 for x in call.operands)
 
 
 def _reduction(call: Call, x: str, into: str, names: ScheduleNames) -> str:

@@ -383,20 +383,20 @@ def _gather_run(x: Any, *indices: Any, axis: int) -> Any:
 
 def _scatter_run(x: Any, *indices: Any, shape: Shape, axis: int) -> Any:
     z = np.zeros(shape, aval_of(x).dtype)
-    add_at(z, indices, axis, x)
+    combine_at(np.add, z, indices, axis, x)
     return z
 
 
-def add_at(z: Any, indices: tuple[Any, ...], axis: int, values: Any) -> None:
-    """Add values into an array just allocated; indices may repeat.
+def combine_at(ufunc: np.ufunc, z: Any, indices: tuple[Any, ...], axis: int, values: Any) -> None:
+    """Add values into an array just allocated, or combine them otherwise with what is there; indices may repeat.
 
-    ``np.add.at`` is fast for one index of one axis only, so that other indices are turned into such a one.
+    ``ufunc.at`` is fast for one index of one axis only, so that other indices are turned into such a one.
     """
     try:
         if (z.ndim == 1 and len(indices) == 1) or np.size(values) < FEW:
-            np.add.at(z, native_place(indices, axis), values)
+            ufunc.at(z, native_place(indices, axis), values)
         else:
-            np.add.at(z.reshape(-1), _flat(z.shape, indices, axis), np.ravel(values))
+            ufunc.at(z.reshape(-1), _flat(z.shape, indices, axis), np.ravel(values))
     except IndexError as error:
         raise range_error("scatter", z, indices, axis, error) from None
 

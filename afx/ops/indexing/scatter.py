@@ -29,8 +29,8 @@ from afx.ops.creation.creation import asarray, full, ones, zeros
 from afx.ops.elementwise.arithmetic import add, divide, multiply
 from afx.ops.elementwise.comparison import equal, maximum, minimum, where
 from afx.ops.indexing.gather import (
-    add_at,
     aligned,
+    combine_at,
     gather,
     gathered_shape,
     joint_linear,
@@ -315,16 +315,21 @@ def index_add(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     return apply_index_update("index_add", x, index, values, index_add_p, add, slice_add)
 
 
-def _add_write(z: Any, place: Any, values: Any) -> None:
-    indices = tuple([i for i in place if i.__class__ is not slice])
-    add_at(z, indices, len(place) - len(indices), values)
+def _combining(ufunc: np.ufunc) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return what combines values with the elements at NumPy's index by a ufunc, and its native form."""
+
+    def write(z: Any, place: Any, values: Any) -> None:
+        indices = tuple([i for i in place if i.__class__ is not slice])
+        combine_at(ufunc, z, indices, len(place) - len(indices), values)
+
+    def native(xp: Arrays, out: Any, x: Any, values: Any, *indices: Any, axis: int) -> None:
+        xp.copy(out, x)
+        ufunc.at(out, native_place(indices, axis), values)
+
+    return write, native
 
 
-def _add_native(xp: Arrays, out: Any, x: Any, values: Any, *indices: Any, axis: int) -> None:
-    xp.copy(out, x)
-    np.add.at(out, native_place(indices, axis), values)
-
-
+_add_write, _add_native = _combining(np.add)
 index_add_p: Primitive = scatter_op(
     "index_add",
     _add_write,
@@ -391,8 +396,14 @@ def _extreme_jvp(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
 
 
 _extreme_pulls = (_extreme_pull_x, _extreme_pull_values)
-index_min_p: Primitive = scatter_op("index_min", np.minimum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
-index_max_p: Primitive = scatter_op("index_max", np.maximum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
+_min_write, _min_native = _combining(np.minimum)
+index_min_p: Primitive = scatter_op(
+    "index_min", _min_write, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True, native=_min_native
+)
+_max_write, _max_native = _combining(np.maximum)
+index_max_p: Primitive = scatter_op(
+    "index_max", _max_write, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True, native=_max_native
+)
 
 
 # --- Scatter products: ``x.at[index].multiply(values)`` and ``divide``
@@ -478,12 +489,14 @@ def _exclusive(values: Array, places: Array) -> Array:
     return before(product, 1) if count > 1 else ones
 
 
+_multiply_write, _multiply_native = _combining(np.multiply)
 index_multiply_p: Primitive = scatter_op(
     "index_multiply",
-    np.multiply.at,
+    _multiply_write,
     (lambda ct, z, xs, params, shape, dtype: ct * _product(ct, xs[1], xs[2:], params["axis"]), _multiply_pull_values),
     _multiply_jvp,
     reads=~1,
+    native=_multiply_native,
 )
 
 

@@ -14,6 +14,8 @@ from tests.every import together
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from tests.compiler.native_backend.native_run import assert_same_bits
+
 BACKENDS = ["numpy", "auto", "native", "portable"]
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(6, 8))
@@ -113,3 +115,34 @@ def test_donated_arguments_may_be_strided(backend: Any) -> None:
         z = fn(whole[:, ::2])
         np.testing.assert_array_equal(z, before[:, ::2] * 2.0 + 1.0)
     np.testing.assert_array_equal(whole, before)
+
+
+def _columns_in_a_loop(x: Any) -> Any:
+    """Return a loop's masks and numbers, of which some are made from transposes, and sums of parts."""
+
+    def step(c: Any, _: None) -> Any:
+        mask, y = c
+        turned = np.broadcast_to(np.any(mask, axis=0)[:, None], mask.shape)
+        y = afx.where(turned, y.T @ y, 0.5) * 0.3
+        return (turned.T, np.sin(y)), np.mean(y[::2, ::3])
+
+    return afx.scan(step, (x > 0, x), None, length=4)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: afx.sin(x).T + 1,
+        lambda x: (np.transpose(x) * 2, afx.exp(x.T) - afx.sin(x).T),
+        lambda x: afx.sum(x[::2, ::2] * 1.0) + afx.mean(x[1:, ::3]),
+        lambda x: afx.where(x.T > 0, x.T + 1j, 2.0),
+        _columns_in_a_loop,
+    ],
+)
+def test_what_is_made_of_transposes_lies_in_rows(fn: Any) -> None:
+    """Results and carries lie in row-major order whatever lies in another one, so that all of it is one kernel."""
+    x = np.random.default_rng(0).normal(size=(6, 6))
+    assert_same_bits(fn, x)
+    for backend in ("numpy", None):
+        for z in afx.pytree.leaves(afx.jit(fn, backend=backend)(x)):
+            assert np.asarray(z).flags.c_contiguous

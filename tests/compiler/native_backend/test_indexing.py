@@ -53,6 +53,44 @@ def test_writing_at_indices(dtype: str) -> None:
     assert_same_bits(fn, x, i, j, values)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_combining_at_indices(dtype: str) -> None:
+    """Extremes and products at repeated indices: of equal ones, such as both zeros, the one that NumPy keeps, and nan."""
+    rng = np.random.default_rng(3)
+    x = (rng.normal(size=(6, 4, 3)) * 3).astype(dtype)
+    i, j = rng.integers(-6, 6, 200), rng.integers(0, 4, 200)
+    values = rng.choice(np.array([0.0, -0.0, 1.0, -2.0, 3.0]), (200, 4, 3)).astype(dtype)
+    if dtype[0] == "f":
+        values[7, 1, 2], x[0, 0, 0], x[1] = np.nan, np.nan, -0.0
+
+    def fn(x: Any, i: Any, j: Any, values: Any) -> Any:
+        return (
+            x.at[i].max(values),
+            x.at[i, j].min(values[:, 0]),
+            x.at[:, j].max(values[:6, :1].repeat(200, 1)),
+            x.at[i, j, 1].multiply(values[:, 1, 2]),
+            afx.segment_max(values, i % 6, 6),
+            afx.segment_min(values[:, 0, 0], i % 6, 6),
+        )
+
+    assert_same_bits(fn, x, i, j, values)
+
+
+def test_eager_extremes_at_indices_are_those_of_elements() -> None:
+    """Rows at many indices are combined as one element after the other is."""
+    rng = np.random.default_rng(4)
+    x, i = rng.choice(np.array([0.0, -0.0, 1.5, -2.0]), (7, 50)), rng.integers(-7, 7, 90)
+    values = rng.choice(np.array([0.0, -0.0, 1.5, -2.0, np.inf]), (90, 50))
+    for name, ufunc in (("max", np.maximum), ("min", np.minimum), ("multiply", np.multiply)):
+        expected = x.copy()
+        with np.errstate(invalid="ignore"):
+            for k, row in zip(i, values, strict=True):
+                expected[k] = ufunc(expected[k], row)
+            found = np.asarray(getattr(afx.asarray(x).at[i], name)(values))
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found[~np.isnan(found)]), np.signbit(expected[~np.isnan(expected)]))
+
+
 def test_gradients_scatter() -> None:
     """The gradient of elements at indices is their sum, of a selection by a mask too."""
     rng = np.random.default_rng(2)

@@ -39,7 +39,7 @@ from afx.compiler.native_backend.llvm.team import KernelEntry, Team
 from afx.compiler.native_backend.llvm.writer import Addresses, Flags, Writer, as_pointers
 from afx.compiler.native_backend.program.elements import Load, UfuncLoop
 from afx.compiler.native_backend.program.interface import PARTS
-from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
+from afx.compiler.native_backend.program.leaves import COMBINING, Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.loops import BlockLoop, Choice, Loop
 from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, Program, Step
 from afx.compiler.native_backend.service.child import FEW_PASSES, UNROLL
@@ -97,7 +97,7 @@ def _inner_nanoseconds(block: Block, limits: NativeTarget) -> float:
 ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
     "gather": emit_indexed,
     "scatter.set": emit_indexed,
-    "scatter.sum": emit_indexed,
+    **dict.fromkeys(COMBINING, emit_indexed),
     "place.max": emit_extreme,
     "place.min": emit_extreme,
     "extreme.max": emit_ordered_extreme,

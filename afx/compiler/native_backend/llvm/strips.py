@@ -21,9 +21,8 @@ from afx.compiler.native_backend.llvm.op import (
 )
 from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer, as_pointers
 from afx.compiler.native_backend.program.elements import Fast
-from afx.compiler.native_backend.program.leaves import Routine
+from afx.compiler.native_backend.program.leaves import COMBINING, Routine
 from afx.compiler.schedule.arrays import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
-from afx.core.scalar_ops import ADD
 
 # --- Strips: as many neighbouring elements of a row as are computed one step after the other
 #
@@ -229,8 +228,9 @@ class _Indexed:
             self._element(pointers[0], pointers[1])
 
         def row(pointers: list[str]) -> None:
-            width = w.limits.vector_bytes // size
-            Extent(w, space[-1]).loop(width, lambda i: one([element_at(w, p, i, size) for p in pointers]))
+            extent = Extent(w, space[-1])
+            extent.has_singles = self.part.dtype == "f4" and self.name in COMBINING
+            extent.loop(w.limits.vector_bytes // size, lambda i: one([element_at(w, p, i, size) for p in pointers]))
 
         outer = self.space[:-1] if dense else self.space
         over(w, outer, self.refs[:2], row if dense else one, self.depth, [part, whole])
@@ -238,8 +238,8 @@ class _Indexed:
     def _element(self, part: str, whole: str) -> None:
         w, dtype = self.w, self.part.dtype
         value = read(w, dtype, whole if self.name == "gather" else part)
-        if self.name == "scatter.sum":
-            value = emit(w, ADD, [read(w, dtype, whole), value], [dtype, dtype], dtype)
+        if self.name in COMBINING:
+            value = emit(w, COMBINING[self.name], [read(w, dtype, whole), value], [dtype, dtype], dtype)
         written(w, dtype, value, part if self.name == "gather" else whole)
 
 

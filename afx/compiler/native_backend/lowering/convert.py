@@ -299,7 +299,7 @@ class BlockBuilder:
         for instruction in with_views_first(self.schedule.instructions):
             self.lower(instruction)
         outputs = [
-            self._output(result.operand, is_ordered=ordered is None or k < ordered)
+            self._output(result.operand, is_ordered=not result.copies and (ordered is None or k < ordered))
             for k, result in enumerate(self.schedule.results)
         ]
         inputs = [b.index for b in self.schedule.inputs]

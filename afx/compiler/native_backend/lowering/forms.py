@@ -23,7 +23,7 @@ from afx.compiler.native_backend.lowering.memory import (
     look,
 )
 from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop
-from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
+from afx.compiler.native_backend.program.leaves import COMBINING, Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.steps import Step, merged
 from afx.compiler.native_backend.service.link import ufunc_loop
 from afx.compiler.schedule.schedule import Buffer, Call, ErrorState, Number as ScheduleNumber, Operand
@@ -247,9 +247,7 @@ def dtype_of(x: Operand) -> Any:
     return x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype
 
 
-def add_ufunc(
-    b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState, allocates: bool = False
-) -> None:
+def add_ufunc(b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState) -> None:
     """Add a call of a ufunc of NumPy to a block, in the dtypes of the loop that NumPy takes.
 
     Raises:
@@ -266,7 +264,7 @@ def add_ufunc(
     def add(group: Group, args: list[int]) -> int:
         return make(group, [_cast_in(b, group, k, want) for k, want in zip(args, types, strict=False)])
 
-    b.elementwise(out, xs, quiet, add, allocates)
+    b.elementwise(out, xs, quiet, add)
 
 
 def _operation(b: BlockBuilder, name: str, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
@@ -303,10 +301,10 @@ def add_select(b: BlockBuilder, out: Buffer, xs: Sequence[Operand]) -> None:
     """Add a choice, by the first operand, of elements of the other two to a block.
 
     Raises:
-        UnsupportedError: of complex numbers, or in half precision, but in code without NumPy.
+        UnsupportedError: in half precision, but in code without NumPy.
     """
     want = dtype_name(out.dtype)
-    if want not in ALL and not b.target.stands_alone:
+    if want not in ALL | COMPLEX and not b.target.stands_alone:
         raise UnsupportedError(f"where of {out.dtype}")
 
     def add(group: Group, args: list[int]) -> int:
@@ -431,8 +429,8 @@ def index(
     wrong = [i.dtype for i in indices if i.dtype[0] not in "iu" or i.dtype == "u8"]
     if wrong:
         raise UnsupportedError(f"indices of {wrong[0]}")
-    if kind == "scatter.sum" and whole.dtype not in scalar_op(ADD).dtypes:
-        raise UnsupportedError(f"a scattered sum of {whole.dtype}")
+    if kind in COMBINING and whole.dtype not in scalar_op(COMBINING[kind]).dtypes:
+        raise UnsupportedError(f"{kind} of {whole.dtype}")
     common = broadcast_shapes([i.shape for i in indices])
     assert common is not None
     count, stop = len(indices), axis + len(indices)

@@ -345,9 +345,7 @@ LENGTHS_OF_STRIDES = (0, 1, 1, 2, 0, 2)  # of rows, terms and columns, which one
 def _dot(b: BlockBuilder, call: Call) -> None:
     x, y = [b.location(v) for v in call.operands]
     if call.method == "flat_dot":
-        b.ordered(call.operands[0])
-        if x.strides != dense(x.shape, int(x.dtype[1:])):
-            raise UnsupportedError("a sum of an array that is not dense")
+        x = x if len(merged(x.shape, [x.strides])[0]) < 2 else b.copied(x)  # as NumPy copies what no look makes flat
         x = look(x, lambda v: v.reshape(-1))
     x, y = [p if _fits_blas(p) else b.copied(p) for p in (x, y)]
     if len(x.shape) == len(y.shape) == 1:

@@ -23,6 +23,7 @@ from afx.compiler.native_backend.lowering.forms import (
     quiet_of,
 )
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dtype_name, fill_nest, of_array, part_of
+from afx.compiler.native_backend.program.leaves import COMBINING
 from afx.compiler.schedule.arrays import Arrays
 from afx.compiler.schedule.schedule import Alias, Buffer, Call, Method, Number, Operand, Params
 from afx.core import Aval, Shape, broadcast_shapes
@@ -409,7 +410,7 @@ class Calls(Arrays):
     def scatter(self, kind: str, out: Recorded, places: Any, values: Recorded) -> None:
         """Write values at NumPy's index of slices of whole axes, and then arrays, or add them there."""
         way = f"scatter.{kind}"
-        if way not in ("scatter.set", "scatter.sum"):
+        if way not in ("scatter.set", *COMBINING):
             self.refuse(f"{kind} at indices")
         indices = [i for i in places if isinstance(i, Recorded)]
         self._index(way, values, out, indices, len(places) - len(indices), [values, *indices], out)

@@ -341,7 +341,7 @@ def _ufunc(b: BlockBuilder, call: Call) -> None:
     if isinstance(ufunc, np.ufunc) and ufunc.signature is not None:
         lower_matmul(b, call)
     else:
-        add_ufunc(b, call.outputs[0], call.ufunc, call.operands, call.error_state, call.allocates)
+        add_ufunc(b, call.outputs[0], call.ufunc, call.operands, call.error_state)
 
 
 def _cast(b: BlockBuilder, call: Call) -> None:

@@ -23,7 +23,7 @@ from afx.compiler.native_backend.program.elements import (
 from afx.compiler.native_backend.program.steps import Leaf, RowAccess, join_lengths, merged
 from afx.compiler.target import NativeTarget
 from afx.core import Shape
-from afx.core.scalar_ops import scalar_op
+from afx.core.scalar_ops import ADD, MAXIMUM, MINIMUM, MULTIPLY, scalar_op
 
 # --- Loop nests: fused elementwise operations over one iteration space, with reductions of what they compute
 
@@ -406,10 +406,19 @@ class Form(NamedTuple):
     mode: Mode = "w"
 
 
+COMBINING = {f"scatter.{scalar_op(ufunc).fold}": ufunc for ufunc in (ADD, MULTIPLY, MAXIMUM, MINIMUM)}
 FORMS = {
     "gather": Form("{out} = {x}[{others}]  # {space} elements, bounds checked", 1.5, may_fault=True),
     "scatter.set": Form("{out}[{others}] = {x}  # {space} elements, bounds checked", 1.5, may_fault=True),
-    "scatter.sum": Form("{out}[{others}] += {x}  # {space} elements, bounds checked", 1.5, may_fault=True, mode="a"),
+    **{
+        kind: Form(
+            "{out}[{others}] %s= {x}  # {space} elements, bounds checked" % (scalar_op(ufunc).symbol or ufunc),
+            1.5,
+            may_fault=True,
+            mode="a",
+        )
+        for kind, ufunc in COMBINING.items()
+    },
     "place.max": Form("{out} = argmax({x})  # along the last of {space}", 1.5, has_rows=True),
     "place.min": Form("{out} = argmin({x})  # along the last of {space}", 1.5, has_rows=True),
     "extreme.max": Form("{out} = maximum of {x}  # along the last of {space}", 0.3, has_rows=True),
@@ -425,7 +434,7 @@ FORMS = {
 class Routine(Leaf):
     """Rows or elements that a routine of its own computes.
 
-    ``gather`` reads elements of an array at indices, ``scatter.set`` and ``scatter.sum`` write them, in row-major order: its
+    ``gather`` reads elements of an array at indices, those of ``scatter`` write or combine them, in row-major order: its
     operands are an array of integers for each indexed axis, of which negative ones count from its end and others outside of
     it are faults, then what is read and what is written; the array that is indexed has strides of 0 along axes of the indices
     alone. ``place.max`` and ``place.min`` find the place of the first extreme of each row as int64, nan counting as one;
