@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from afx.ops.elementwise.arithmetic import sign, subtract
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import softplus
 from afx.ops.linalg.norms import norm
-from afx.transforms.derivatives.grad import grad
+from afx.transforms.compile.jit import jit
+from afx.transforms.derivatives.grad import grad, value_and_grad as slopes_of
 
 __all__ = ["OptStep", "Solver", "projection_non_negative"]
 
@@ -65,7 +67,7 @@ class OptStep(NamedTuple):
     """A solution, and what is known of it."""
 
     params: Any
-    state: State
+    state: Any
 
 
 class Solver:
@@ -159,6 +161,64 @@ class Solver:
 
         x, state = find_root(residual, vector, solve, None, has_aux=True)
         return OptStep(unravel(x), state)
+
+
+class OptaxState(NamedTuple):
+    """What is known of steps of Optax's."""
+
+    iter_num: Any
+    value: Any
+    error: Any
+    internal_state: Any
+    aux: Any
+
+
+class OptaxSolver:
+    """Steps of an optimizer of Optax's that lower a function."""
+
+    def __init__(
+        self, fun: Any, opt: Any, value_and_grad: bool = False, pre_update: Any = None, maxiter: int = 500,
+        tol: float = 1e-3, *, has_aux: bool = False, **_: Any,
+    ) -> None:  # fmt: skip
+        self.fun, self.opt, self.has_aux, self.maxiter, self.tol = fun, opt, has_aux, maxiter, tol
+        self._pre_update = pre_update
+        self._slopes = fun if value_and_grad else slopes_of(fun, has_aux=has_aux)
+
+    def init_state(self, init_params: Any, *args: Any, **kwargs: Any) -> OptaxState:
+        """Return the state before the first step."""
+        (value, aux), grads = self._evaluate(init_params, *args, **kwargs)
+        far = [asarray(np.inf, x.dtype) for x in (value, pytree.leaves(grads)[0])]
+        return OptaxState(asarray(0), *far, self.opt.init(init_params), aux)
+
+    def _evaluate(self, params: Any, *args: Any, **kwargs: Any) -> Any:
+        value, grads = self._slopes(params, *args, **kwargs)
+        return (value if self.has_aux else (value, None)), grads
+
+    def update(self, params: Any, state: OptaxState, *args: Any, **kwargs: Any) -> OptStep:
+        """Return parameters and state after a step."""
+        if self._pre_update:
+            params, state = self._pre_update(params, state, *args, **kwargs)
+        (value, aux), grads = self._evaluate(params, *args, **kwargs)
+        updates, inner = self.opt.update(grads, state.internal_state, params)
+        new = pytree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
+        return OptStep(new, OptaxState(state.iter_num + 1, value, norm(pytree.ravel(grads)[0]), inner, aux))
+
+    def run(self, init_params: Any, *args: Any, **kwargs: Any) -> OptStep:
+        """Return the step after which slopes are small, or the last one."""
+
+        def goes_on(step: OptStep) -> Any:
+            return (step.state.error > self.tol) & (step.state.iter_num < self.maxiter)
+
+        first = pytree.map(asarray, OptStep(init_params, self.init_state(init_params, *args, **kwargs)))
+        return while_loop(goes_on, lambda step: self.update(*step, *args, **kwargs), first)
+
+    def run_iterator(self, init_params: Any, iterator: Any, *args: Any, **kwargs: Any) -> OptStep:
+        """Return the last step over batches, each the keyword ``data``; the first one makes the state."""
+        params, update = init_params, jit(self.update)
+        state = self.init_state(params, *args, data=next(iterator), **kwargs)
+        for data in islice(iterator, self.maxiter):
+            params, state = update(params, state, *args, data=data, **kwargs)
+        return OptStep(params, state)
 
 
 # --- Projections, and roots of one's own

@@ -112,7 +112,7 @@ jax.scipy.stats: afx.stats
 jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
 jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
-optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
+jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
 flax.core flax.core.frozen_dict flax.linen flax.serialization flax.struct: afx.migrate.for_flax
 flax.training.common_utils flax.training.train_state flax.traverse_util: afx.migrate.for_flax"""
 # names of JAX's, and what stands for them
@@ -238,7 +238,7 @@ jax.numpy.put: x.reshape(-1).at[i].set(y).reshape(x.shape)
 jax.pure_callback: the function in afx's own, or call it outside of afx.jit, where Python gives no values
 jax.sharding: nothing: there is one device
 jaxopt.linear_solve: afx.linalg.cg, gmres or solve
-jaxopt.tree_util: optax.tree_utils, or afx.pytree.map
+jaxopt.tree_util: afx.pytree.map
 einops.einsum: afx.einsum, whose pattern comes first and has letters
 jax.lax.gather: x[indices], or afx.take
 jax.lax.bitcast_convert_type: np.asarray(x).view(dtype), of data

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.migrate import for_jaxopt, migrate_source
+from afx.migrate import for_jaxopt, for_optax, migrate_source
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 3)), RNG.normal(size=30)
@@ -131,3 +131,32 @@ def test_projections() -> None:
     np.testing.assert_allclose(for_jaxopt.projection_simplex(np.array([3.0, 1.0]), 4.0), [3.0, 1.0], rtol=1e-15)
     np.testing.assert_allclose(for_jaxopt.projection_l1_ball(np.array([3.0, -1.0]), 2.0), [2.0, 0.0], atol=1e-15)
     np.testing.assert_allclose(for_jaxopt.projection_l2_ball(np.array([3.0, 4.0]), 1.0), [0.6, 0.8], rtol=1e-15)
+
+
+def solve_by_steps(jaxopt: Any, optax: Any, np_: Any) -> list[Any]:
+    """Return what steps of Optax's find, by a whole run, over batches, and one by one."""
+
+    def fun(p: Any, data: Any) -> Any:
+        return ((data[0] @ p["w"] + p["b"] - data[1]) ** 2).mean(), p["b"]
+
+    start = {"w": np_.zeros(3), "b": np_.zeros(())}
+    adam = jaxopt.OptaxSolver(opt=optax.adam(0.1), fun=fun, maxiter=60, tol=0.02, has_aux=True)
+    sgd = jaxopt.OptaxSolver(fun, optax.sgd(0.1, momentum=0.9), maxiter=12, tol=1e9, has_aux=True)
+    batches = iter([(X[k : k + 8], Y[k : k + 8]) for k in range(0, 24, 8)] * 3)
+    state = sgd.init_state(start, data=(X, Y))
+    steps = [adam.run(start, data=(X, Y)), sgd.run_iterator(start, batches), sgd.update(start, state, (X, Y))]
+    return [x for p, s in steps for x in (p["w"], p["b"], s.iter_num, s.value, s.error, s.aux)]
+
+
+def test_steps_of_optax() -> None:
+    """Parameters, values, norms of slopes and counts are jaxopt's to 1e-12; trees have its functions."""
+    jaxopt, optax = pytest.importorskip("jaxopt"), pytest.importorskip("optax")
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        want = solve_by_steps(jaxopt, optax, jax.numpy)
+        found = solve_by_steps(for_jaxopt, for_optax, afx)
+    for z, w in zip(found, want, strict=True):
+        np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12)
+    names: dict[str, Any] = {}
+    exec(migrate_source("from jaxopt.tree_util import tree_add, tree_l2_norm", "jax")[0], names)
+    assert names["tree_l2_norm"](names["tree_add"]([afx.ones(2)], [2 * afx.ones(2)])) == pytest.approx(18**0.5)
