@@ -186,7 +186,7 @@ def test_objectives_are_real_floating_numbers(method: Any) -> None:
         optim.minimize(lambda x: afx.sum(x**2) * 1j, np.ones(2), method=method)
     with pytest.raises(afx.errors.DtypeError, match=r"the function returns a real floating scalar: got bool\[\]"):
         optim.minimize(lambda x: afx.sum(x) > 0, np.ones(2), method=method)
-    steps = lambda x: afx.sum(afx.floor(10 * x**2).astype(int))  # noqa: E731
+    steps = lambda x: afx.sum(afx.floor(10 * x**2).astype(int))
     if method == "nelder_mead":  # by values alone
         assert optim.minimize(steps, np.ones(2), method=method).value < 2
     else:
@@ -194,7 +194,7 @@ def test_objectives_are_real_floating_numbers(method: Any) -> None:
             optim.minimize(steps, np.ones(2), method=method)
 
 
-NOTHING: Any = lambda *_: None  # noqa: E731  # a function whose author forgot to return
+NOTHING: Any = lambda *_: None  # a function whose author forgot to return
 
 
 @pytest.mark.parametrize(
