@@ -187,9 +187,10 @@ class Retracing:
             self._take_down(*first)
         before, values, seen = self._take_down(fixed, treedef, kinds)
         self._log(name, before, seconds)
-        if seen >= WARN_AFTER_TRACES and not self._warned and before is not None:
+        difference = None if before is None or seen < WARN_AFTER_TRACES else _differing(before[0], values)
+        if difference is not None and not self._warned:  # none where each call closes over another traced value
             self._warned = True
-            _warn(name, seen, _differing(before[0], values))
+            _warn(name, seen, difference)
 
     def _take_down(self, fixed: Sequence[Any], treedef: Any, kinds: Sequence[Any]) -> tuple[Any, Any, int]:
         """Note a trace; return the one before, its own static values, and how many differ from it in these alone."""
@@ -225,12 +226,12 @@ def _argument(path: str) -> str:
     return f"argument {path[4:-1]}" if path.startswith("[1][") and path.count("[") == 2 else f"arguments{path}"
 
 
-def _differing(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]]) -> tuple[str, Any, Any]:
-    """Return the first static value that differs: its path, what it was and what it is."""
+def _differing(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]]) -> tuple[str, Any, Any] | None:
+    """Return the first static value that differs: its path, what it was and what it is; None where none does."""
     for (path, was), (_, now) in zip(old, new, strict=False):
         if was != now:
             return path, was[1], now[1]
-    return ("a static value", None, None)
+    return None
 
 
 def _reason(before: Any, now: Any) -> str:
@@ -242,8 +243,11 @@ def _reason(before: Any, now: Any) -> str:
         return f"shapes and dtypes ({news}) after ({olds})"
     if before[1] != now[1]:
         return "another structure of arguments"
-    path, was, value = _differing(before[0], now[0])
-    return "options in force differ" if was is value is None else f"{path} is {value!r}, was {was!r}"
+    difference = _differing(before[0], now[0])
+    if difference is None:
+        return "options in force differ, or it closes over another traced value"
+    path, was, value = difference
+    return f"{path} is {value!r}, was {was!r}"
 
 
 def _warn(name: str, count: int, difference: tuple[str, Any, Any]) -> None:

@@ -59,6 +59,20 @@ def test_retracing_for_a_static_argument_warns(make: Any) -> None:
         [fn(1.0, make(k)) for k in range(12)]
 
 
+def test_what_is_closed_over_is_no_static_value() -> None:
+    """A function that closes over values of its own loops is traced for each, without a warning, and says why."""
+
+    def scale(k: Array) -> Array:
+        return inner(k * np.ones(2))
+
+    scales: list[Any] = []
+    inner = afx.jit(lambda x: x * scales[-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(12):
+            afx.vmap(lambda k: scales.append(k) or scale(k))(np.arange(3.0))
+
+
 def test_new_shapes_are_no_retracing() -> None:
     """Lengths that differ are traced without a warning."""
     fn = afx.jit(lambda x: 2 * x)
