@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.dtypes import SUPPORTED, DType, check_dtype, promote, weak_dtype
+from afx.core.dtypes import KEPT, DType, data_dtype, promote, weak_dtype
 from afx.errors import ArgumentError, AxisError, OperandError, ShapeError, TracerError
 from afx.pytree.nodes import is_table, table_values
 
@@ -100,7 +100,7 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     if isinstance(aval, Aval):
         return aval
     if isinstance(x, NUMPY):
-        return Aval(x.shape, x.dtype if x.dtype.char in SUPPORTED and x.dtype.isnative else check_dtype(x.dtype, who))
+        return Aval(x.shape, x.dtype if x.dtype.char in KEPT and x.dtype.isnative else data_dtype(x.dtype, who))
     for kind in SCALARS:  # subclasses of int and float, such as IntEnum
         if isinstance(x, kind):
             return Aval((), weak_dtype(kind), True)

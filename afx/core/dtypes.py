@@ -39,7 +39,10 @@ _CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 _WEAK: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 _module_default: list[DType] = [float32]
-narrow_default: list[DType | None] = [None]  # set by `set_narrow_default`
+narrow_default: list[DType] = []  # of one dtype or none: set by `set_narrow_default`
+KEPT: set[str] = {*SUPPORTED}  # type characters of NumPy's data that stay as they are
+NUMBERS: set[type] = {*_WEAK, *[np.dtype(c).type for c in SUPPORTED]}  # Python's and NumPy's, taken as they are
+_HALVES: dict[str, DType] = {"d": float32, "D": complex64}
 _local_default: contextvars.ContextVar[DType | None] = contextvars.ContextVar("afx_default_dtype", default=None)
 
 
@@ -64,16 +67,20 @@ def set_default_dtype(dtype: DTypeLike) -> None:
     >>> set_default_dtype(np.float32)
     """
     _module_default[0] = _floating(dtype, "set_default_dtype")
-    narrow_default[0] = None
+    set_narrow_default(None)
 
 
 def set_narrow_default(dtype: DTypeLike | None) -> None:
     """Set the dtype of what is computed from truth values and integers below 64 bits alone, until the default dtype is set.
 
     JAX takes float32 for these even under ``jax_enable_x64``: for programs that `afx.migrate` rewrote. None is the default
-    dtype.
+    dtype. Where the default dtype is float32, too, NumPy's data of float64 become it, as in JAX without ``jax_enable_x64``.
     """
-    narrow_default[0] = None if dtype is None else _floating(dtype, "set_narrow_default")
+    narrow_default[:] = [] if dtype is None else [_floating(dtype, "set_narrow_default")]
+    halves = dtype is not None and get_default_dtype() == float32
+    tables: list[tuple[set[Any], set[Any]]] = [(KEPT, {*_HALVES}), (NUMBERS, {np.float64, np.complex128})]
+    for kept, wide in tables:
+        kept.difference_update(wide) if halves else kept.update(wide)
 
 
 @contextlib.contextmanager
@@ -103,6 +110,8 @@ def _floating(dtype: DTypeLike | None, who: str) -> DType:
 
 def check_dtype(dtype: DTypeLike, who: str) -> DType:
     """Return ``dtype`` as a NumPy dtype in native byte order, or raise `DtypeError` where afx does not hold it."""
+    if narrow_default and (dtype is float or dtype is complex):
+        dtype = get_default_dtype() if dtype is float else default_complex()
     try:
         own = np.dtype(dtype)
     except TypeError as error:
@@ -110,6 +119,12 @@ def check_dtype(dtype: DTypeLike, who: str) -> DType:
     if own.char not in SUPPORTED:
         raise DtypeError(f"{who}: afx holds booleans, integers, floats and complex numbers: got {own}; convert first")
     return own if own.isnative else own.newbyteorder("=")  # the dtype itself: NumPy's fast paths compare by identity
+
+
+def data_dtype(dtype: DType, who: str) -> DType:
+    """Return the dtype that NumPy's data of a dtype have here: their own, but for `set_narrow_default`."""
+    own = check_dtype(dtype, who)
+    return own if own.char in KEPT else _HALVES[own.char]
 
 
 @functools.lru_cache(maxsize=64)
@@ -166,7 +181,7 @@ def promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool = 
         weak: whether each stands for a Python scalar.
         floating: whether the operation has no integer result (``sin``, ``/``).
     """
-    return _promote(dtypes, weak, floating, get_default_dtype(), narrow_default[0])
+    return _promote(dtypes, weak, floating, get_default_dtype(), narrow_default[0] if narrow_default else None)
 
 
 def floating_dtype(*dtypes: DType) -> DType:

@@ -374,7 +374,7 @@ def holds_graphs(p: Primitive) -> bool:
     return p.derivative.concrete_vjp is not None or p.lowering.control is not None
 
 
-def _strong(p: Primitive, avals: Sequence[Aval]) -> list[Aval]:
+def strong_operands(p: Primitive, avals: Sequence[Aval]) -> list[Aval]:
     """Return the Avals of the operands whose dtype weak ones take: where an op promotes none, integers are indices."""
     promotes = p.is_elementwise or p.kind == "bilinear" or p.algebra.canonical in PROMOTING
     return [a for a in avals[p.condition_operands :] if not a.weak and (promotes or a.dtype.kind in "fc")]
@@ -382,14 +382,14 @@ def _strong(p: Primitive, avals: Sequence[Aval]) -> list[Aval]:
 
 def is_weak_result(p: Primitive, avals: Sequence[Aval], params: Params) -> bool:
     """Tell whether the floating results of an op are weak: where all numbers that it computes with are."""
-    if "dtype" in params or holds_graphs(p) or _strong(p, avals):
+    if "dtype" in params or holds_graphs(p) or strong_operands(p, avals):
         return False
     return any(a.weak and (p.promotes_to_float or a.dtype.kind in "fc") for a in avals[p.condition_operands :])
 
 
 def met_dtype(p: Primitive, avals: Sequence[Aval]) -> DType | None:
     """Return the dtype in which an op computes with its weak operands, None where nothing beside them has one."""
-    strong = _strong(p, avals)
+    strong = strong_operands(p, avals)
     if not strong or holds_graphs(p):
         return None
     weak = [a for a in avals[p.condition_operands :] if a.weak]

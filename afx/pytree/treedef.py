@@ -79,7 +79,7 @@ class TreeDef(Generic[T_co]):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(other) is not TreeDef:
+        if not isinstance(other, TreeDef):
             return NotImplemented
         return self.tokens == other.tokens
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from afx.core.array.methods import Methods
 from afx.core.array.operators import Operators, answers_itself
-from afx.core.aval import SCALARS, Aval, Shape, aval_of, operand_values
-from afx.core.dtypes import SUPPORTED, DType, check_dtype
+from afx.core.aval import Aval, Shape, aval_of, operand_values
+from afx.core.dtypes import KEPT, NUMBERS, SUPPORTED, DType, data_dtype
 from afx.core.numpy_dispatch import array_function, array_ufunc
 from afx.core.numpy_names import CPU
 from afx.core.registry import FUNCTIONS
@@ -101,7 +101,6 @@ Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 READ_ONLY = np.empty((2, 2))
 READ_ONLY.setflags(write=False)
-NUMBERS = frozenset({*SCALARS, *[np.dtype(c).type for c in SUPPORTED]})  # Python's and NumPy's, taken as they are
 
 
 class Owned(np.ndarray[Any, np.dtype[Any]]):
@@ -301,7 +300,8 @@ class Array(Operators, Methods):
         return self._scalar("round", lambda v: round(v, ndigits))
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        is_number = not self.ndim and (self.__class__ is Array or hasattr(self.__class__, "exact"))  # as NumPy's
+        return format(self.item(), spec) if spec or is_number else str(self)
 
     # -- NumPy's protocols --
     # To type checkers ``np.sin(x)`` and ``ndarray * x`` are ndarrays: NumPy's stubs take whatever has `__array__` for one,
@@ -475,9 +475,9 @@ def to_numpy_value(x: Any, who: str) -> Any:
     if kind is Array:
         return x._value
     if kind is np.ndarray:
-        if x.dtype.char in SUPPORTED and x.dtype.isnative:
+        if x.dtype.char in KEPT and x.dtype.isnative:
             return x
-        return x.astype(check_dtype(x.dtype, who))
+        return _in_own_dtype(x, who)
     if kind in NUMBERS:
         return x
     if hasattr(kind, "exact"):  # a weak array, by itself
@@ -486,12 +486,18 @@ def to_numpy_value(x: Any, who: str) -> Any:
         return to_numpy_value(operand_values(x, who), who)
     aval = aval_of(x, who)  # raises for what is not array-like
     if issubclass(kind, np.generic):
-        return x
+        return x if x.dtype.char in KEPT else _in_own_dtype(x, who)
     if issubclass(kind, np.ma.MaskedArray):
         raise OperandError(f"{who}: a masked array would lose its mask: got {aval}; call .filled() first")
     if issubclass(kind, np.ndarray):
         return to_numpy_value(np.asarray(x), who)
     return {"b": bool, "i": int, "f": float, "c": complex}[aval.dtype.kind](x)
+
+
+def _in_own_dtype(x: Any, who: str) -> Any:
+    """Return NumPy's values in the dtype that afx has for them."""
+    with np.errstate(over="ignore"):
+        return x.astype(data_dtype(x.dtype, who))
 
 
 def snapshot(x: Any, who: str) -> Any:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
-from afx.core.array.array import NUMBERS, Array, snapshot, to_numpy_value, wrap
+from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, aval_of
-from afx.core.dtypes import DType
+from afx.core.dtypes import NUMBERS, DType, narrow_default
 from afx.core.primitive import (
     Params,
     Primitive,
@@ -24,9 +24,11 @@ from afx.core.primitive import (
     holds_graphs,
     is_weak_result,
     met_dtype,
+    strong_operands,
     takes,
     weak_or_strong,
 )
+from afx.core.registry import FUNCTIONS
 from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
 
 # --- Source information: the line of a user's file that made an operation
@@ -379,8 +381,8 @@ def bind1(p: Primitive, x: Any) -> Array:
         x = x._value
     elif kind in WEAK:
         return _bind_weak(p, (x,), {})
-    elif kind not in UNTRACED:
-        if isinstance(x, Tracer):
+    elif kind not in NUMBERS:
+        if kind is not np.ndarray and isinstance(x, Tracer):
             branch = INNERMOST.branch
             top = x._trace
             if branch is not None and _stays_inside(branch, top.level, (x,)):
@@ -399,6 +401,8 @@ def bind1(p: Primitive, x: Any) -> Array:
 
 def bind2(p: Primitive, x: Any, y: Any) -> Array:
     """Apply an op of two operands and no parameters, an elementwise one as a rule."""
+    if narrow_default:
+        x, y = _in_floats(p, (x, y))
     if x.__class__ is Array and y.__class__ is Array:
         x, y = x._value, y._value
     else:
@@ -431,6 +435,8 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
 
 def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     """Apply an op; the result is an Array, or a tuple of them where the primitive says so."""
+    if narrow_default:
+        xs = _in_floats(p, xs)
     if len(xs) == 1 and xs[0].__class__ is Array and not p.multiple_results:
         made = _new(Array)
         made._value = run_impl(p, (xs[0]._value,), params)
@@ -455,6 +461,19 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     values = [x._value if x.__class__ is Array else x if x.__class__ in NUMBERS else lower(x, p.name) for x in xs]
     z = run_impl(p, tuple(values), params)
     return tuple(map(wrap, z)) if p.multiple_results else wrap(z)
+
+
+def _in_floats(p: Primitive, xs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return operands of an op with integers in the dtype of floats beside them, as JAX does; NumPy would go to float64."""
+    if len(xs) < 2 or holds_graphs(p):
+        return xs
+    strong = strong_operands(p, [aval_of(x, p.name) for x in xs])
+    floats = [a.dtype for a in strong if a.dtype.kind in "fc"]
+    if not floats or len(floats) == len(strong):
+        return xs
+    target = np.result_type(*floats)
+    kinds = ["" if x.__class__ in WEAK or k < p.condition_operands else aval_of(x).dtype.kind for k, x in enumerate(xs)]
+    return tuple([FUNCTIONS.astype(x, target) if kind in ("i", "u") else x for x, kind in zip(xs, kinds, strict=True)])
 
 
 def _may_be_weak(xs: tuple[Any, ...]) -> bool:

@@ -121,7 +121,7 @@ def alone_in_float64(who: str, *xs: Any) -> Sequence[Any]:
 
     They stay where integers of few bytes have a floating dtype of their own, as in JAX.
     """
-    if narrow_default[0] is not None:
+    if narrow_default:
         return xs
     for x in xs:
         if (x.__class__ is Array or x.__class__ is np.ndarray) and x.dtype.kind in "fc":

@@ -90,7 +90,7 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     >>> divide(1, 4)
     Array(0.25, dtype=float32)
     """
-    return _divide_as_xla(x, y) if narrow_default[0] is not None else bind2(divide_p, x, y)
+    return _divide_as_xla(x, y) if narrow_default else bind2(divide_p, x, y)
 
 
 def _divide_as_xla(x: ArrayLike, y: ArrayLike) -> Array:

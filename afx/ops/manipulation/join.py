@@ -191,7 +191,7 @@ def concat(arrays: Arrays, /, axis: int | None = 0, out: None = None, *, dtype: 
     if axis is None:
         xs, axis = [reshape(x, (-1,)) for x in xs], 0
     avals = [aval_of(x, "concat") for x in xs]
-    if narrow_default[0] is not None:  # NumPy's dtype is another one
+    if narrow_default:  # NumPy's dtype is another one
         xs = [astype(x, promote(*_dtypes(avals))) for x in xs]
     if avals[0].ndim == 0:
         got = ", ".join(map(str, avals))

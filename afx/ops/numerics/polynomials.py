@@ -6,7 +6,17 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from afx.core import Array, Aval, aval_of, broadcast_avals, epsilon, floating_dtype, integer, register_function
+from afx.core import (
+    Array,
+    Aval,
+    aval_of,
+    broadcast_avals,
+    common_dtype,
+    epsilon,
+    floating_dtype,
+    integer,
+    register_function,
+)
 from afx.core.primitive import is_weak, numbers_beside
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops._basic import sum_dtype
@@ -51,7 +61,7 @@ def polyval(p: Nested, x: Nested) -> Array:
     point = aval_of(at, "polyval")
     shape = broadcast_avals("polyval", [point, Aval(coefficients.shape[1:], coefficients.dtype)])
     if not (point.weak or is_weak(coefficients)):
-        coefficients = astype(coefficients, np.result_type(coefficients.dtype, point.dtype))
+        coefficients = astype(coefficients, common_dtype([aval_of(coefficients), point]))
     if not coefficients.shape[0]:
         return zeros(shape, coefficients.dtype)
     z: Array = broadcast_to(coefficients[0], shape)

@@ -161,7 +161,7 @@ def mean(
         x = astype(x, dtype)
     else:
         wide, natural, converts = accumulation_dtype(x, "mean")
-        if (converts or natural == float32) and narrow_default[0] is not None and where is None:  # as XLA rounds
+        if (converts or natural == float32) and narrow_default and where is None:  # as XLA rounds
             total = sum(astype(x, wide), axis, keepdims=keepdims)
             size = math.prod(shape_of(x, "mean")) // (math.prod(total.shape) or 1)
             average: Array = astype(total, natural) * natural.type(1 / size if size else math.nan)
