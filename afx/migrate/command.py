@@ -47,7 +47,8 @@ autograd.util: examples/guides/extending.md tells of rules"""
 AUTOGRAD = Library(
     roots=("autograd",),
     guide="from_autograd.md",
-    double=True,
+    setting="afx.set_default_dtype(afx.float64)",
+    sets="afx.set_default_dtype(afx.float64)",
     modules=by_name(_MODULES),
     renamed=by_name(_RENAMED),
     notes={"autograd.scipy.integrate.odeint": "steps are afx's own: what is found agrees to the tolerance"},

@@ -15,8 +15,9 @@ import numpy as np
 from afx import nn, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError, ShapeError
-from afx.migrate.for_jax import draw, put, tree_flatten
+from afx.migrate.for_jax import draw
 from afx.migrate.for_lax import conv_general_dilated, pmean, reduce_window
+from afx.migrate.for_trees import put, tree_flatten
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros
 from afx.ops.elementwise.arithmetic import add, sqrt
 from afx.ops.elementwise.comparison import maximum, where

@@ -14,8 +14,8 @@ from afx import pytree
 from afx.core import Array
 from afx.errors import ArgumentError
 from afx.migrate import equinox_layers
-from afx.migrate.for_jax import put, tree_flatten
 from afx.migrate.for_lax import vmap
+from afx.migrate.for_trees import put, tree_flatten
 from afx.ops.callback import callback
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.index import is_sequence

@@ -20,8 +20,8 @@ from afx.core.array.array import Array
 from afx.errors import ArgumentError
 from afx.migrate import for_jax, for_stax
 from afx.migrate.equinox_layers import attend, each
-from afx.migrate.for_jax import register_dataclass
 from afx.migrate.for_lax import conv_general_dilated, conv_transpose, reduce_window
+from afx.migrate.for_trees import register_dataclass
 from afx.migrate.optax_trees import fields_of, with_fields
 from afx.ops.creation.creation import asarray, ones as make_ones, zeros as make_zeros
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
@@ -55,15 +55,15 @@ def __getattr__(name: str) -> Any:
 class _Scope:
     """Where the variables of the module that runs are found, or made from keys."""
 
-    def __init__(self, variables: Any, keys: Any, draws: Any, kinds: Any) -> None:
-        self.variables, self.keys, self.draws, self.kinds = variables, keys, draws, kinds
+    def __init__(self, variables: Any, keys: Any, draws: Any, kinds: Any, captures: Any = None) -> None:
+        self.variables, self.keys, self.draws, self.kinds, self.captures = variables, keys, draws, kinds, captures
         self.module: Any = None
         self.path: tuple[str, ...] = ()
         self.in_setup, self.counts = False, dict[str, int]()
 
     def within(self, module: Any) -> _Scope:
         """Return the scope of another module of the same variables."""
-        scope = _Scope(self.variables, self.keys, self.draws, self.kinds).root(module)
+        scope = _Scope(self.variables, self.keys, self.draws, self.kinds, self.captures).root(module)
         scope.path = module._place or ()
         return scope
 
@@ -187,7 +187,7 @@ class Module:
         """Return what a call, or a method, with these variables does, and those that may change."""
         known = _plain(variables)
         kinds = [mutable] if isinstance(mutable, str) else mutable or ()
-        scope = _Scope(known, None, dict(rngs or {}), kinds)
+        scope = _Scope(known, None, dict(rngs or {}), kinds, kwargs.pop("capture_intermediates", None))
         z = self._run(scope.root(self), method, *args, **kwargs)
         changed = {k: _plain(v) for k, v in known.items() if mutable is True or k in kinds} if mutable else {}
         return (z, changed) if mutable is not False else z
@@ -221,7 +221,11 @@ class Module:
         self._begin(scope)
         SCOPES.append(scope)
         try:
-            return getattr(fn, "__func__", fn)(self, *args, **kwargs)
+            z = getattr(fn, "__func__", fn)(self, *args, **kwargs)
+            asks, name = scope.captures, getattr(fn, "__name__", "")
+            if asks and (asks(self, name) if callable(asks) else name == "__call__"):
+                self.sow("intermediates", name, z)
+            return z
         finally:
             SCOPES.pop()
 
@@ -709,13 +713,8 @@ class TrainState:
 # --- Dicts, and what is kept in files
 
 
-def unfreeze(x: Any) -> Any:
-    """Return dicts of their own; none is frozen here."""
-    known: Any = x
-    return {name: unfreeze(known[name]) for name in known} if isinstance(x, dict) else x
-
-
-freeze: Callable[[Any], Any] = unfreeze
+unfreeze: Callable[[Any], Any] = _plain  # none is frozen here
+freeze: Callable[[Any], Any] = _plain
 FrozenDict: type = dict
 
 

@@ -5,28 +5,24 @@ Programs written for afx call what is behind them: ``optimizer.step``, `afx.rand
 
 from __future__ import annotations
 
-import ast
 import builtins
-import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from afx import linalg, nn, pytree, random, testing
 from afx.control import scan as scans, while_loop as loops
-from afx.core import Array, Aval
+from afx.core import Array, Aval, Tracer
 from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.elementwise import arithmetic
 from afx.ops.elementwise.comparison import clip as limit, isnan, maximum, minimum, where
 from afx.ops.elementwise.complex import conj, real
-from afx.ops.indexing import scatter
-from afx.ops.indexing.getitem import take
+from afx.ops.indexing import getitem, scatter
 from afx.ops.indexing.select import unravel_index
 from afx.ops.manipulation import edit
 from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
@@ -37,11 +33,11 @@ from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sets import isin
 from afx.ops.sorting.sort import argsort, searchsorted as search_sorted, sort
-from afx.pytree import nodes, treedef as treedefs
+from afx.pytree import nodes
 from afx.transforms import checkpoint as memory
 from afx.transforms.derivatives.grad import vjp
 
-__all__ = ["Partial", "ShapeDtypeStruct", "by_name", "config", "draw", "named"]
+__all__ = ["ShapeDtypeStruct", "bound", "by_name", "config", "draw", "named", "same"]
 
 
 def by_name(text: str) -> dict[str, str]:
@@ -100,17 +96,20 @@ PASSED_BY: tuple[str, ...] = ("mode", "method", "out_sharding", "unroll")  # how
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """Return a function of `jax.random` or `jax.lax` with JAX's arguments."""
-    if name in DRAWS:
-        return functools.partial(draw, name)
-    if name in LOOPS:
-        return functools.partial(_loop, name)
     if name in DTYPES.split():
         return functools.partial(asarray, dtype=np.dtype(name))
-    if name in ("intersect1d", "setdiff1d", "setxor1d"):
-        return functools.partial(_of_sets, name)
-    if name.startswith("segment_"):
-        return functools.partial(segment, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    families: dict[Any, Any] = {draw: DRAWS, _loop: LOOPS, _of_sets: ("intersect1d", "setdiff1d", "setxor1d")}
+    fn = segment if name.startswith("segment_") else next((f for f, names in families.items() if name in names), None)
+    if fn is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return bound(fn, name)
+
+
+def bound(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function of this name, which is told it first."""
+    made = functools.partial(fn, name)
+    made.__dict__["__name__"] = name
+    return made
 
 
 # --- Arguments of JAX: in its order, by its names, with its defaults
@@ -147,18 +146,44 @@ def draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
 def _loop(name: str, *args: Any, **kwargs: Any) -> Any:
     """Run a loop of afx's by the arguments of JAX's."""
     run: Any = {"fori_loop": loops.fori_loop, "scan": scans.scan, "while_loop": loops.while_loop}[name]
-    return run(**named(name, LOOPS[name], args, kwargs))
+    given = named(name, LOOPS[name], args, kwargs)
+    if any(is_short(x) for x in pytree.leaves(given.get("init"))):  # JAX's integers have 32 bits all
+        word = "fn" if name == "scan" else "body_fn"
+        given[word] = _keep_short(given[word], given["init"], name == "scan")
+    return run(**given)
+
+
+def is_short(x: Any) -> bool:
+    """Tell whether a number or an array is of integers below 64 bits."""
+    dtype = getattr(x, "dtype", None)
+    return dtype is not None and dtype.kind in "iu" and dtype.itemsize < 8
+
+
+def _keep_short(fn: Any, init: Any, in_pair: bool) -> Any:
+    """Return a step after which such integers have the dtype that they had before."""
+
+    def keep(old: Any, new: Any) -> Any:
+        return (
+            asarray(new).astype(old.dtype) if is_short(old) and getattr(new, "dtype", old.dtype).kind in "iu" else new
+        )
+
+    def step(*args: Any) -> Any:
+        z = fn(*args)
+        carry = pytree.map(keep, init, z[0] if in_pair else z)
+        return (carry, z[1]) if in_pair else carry
+
+    return step
 
 
 class config:  # jax.config
-    """Settings: ``jax_enable_x64`` is the dtype of Python's numbers, all others are JAX's own."""
+    """Settings: ``jax_enable_x64`` is the dtype of Python's numbers, False of NumPy's data too; all others are JAX's own."""
 
     @staticmethod
     def update(name: str, value: Any) -> None:
         """Set one."""
         if name == "jax_enable_x64":
             set_default_dtype(np.float64 if value else np.float32)
-            set_narrow_default(np.float32 if value else None)
+            set_narrow_default(np.float32)
             nodes.sort_dicts(True)
 
 
@@ -180,7 +205,7 @@ class at:  # x.at
     """
 
     def __init__(self, x: Any, index: Any = ()) -> None:
-        self._x = asarray(x)
+        self._x: Any = x if isinstance(x, (dict, list, tuple)) else asarray(x)
         is_tuple: bool = isinstance(index, tuple)
         self._index: tuple[Any, ...] = index if is_tuple else (index,)
 
@@ -190,20 +215,18 @@ class at:  # x.at
     def __getattr__(self, name: str) -> Callable[..., Array]:
         return functools.partial(self._update, {"mul": "multiply", "div": "divide"}.get(name, name))
 
-    def get(self, *, mode: Any = None, fill_value: Any = None, **_: Any) -> Array:
+    def get(self, *, mode: Any = None, fill_value: Any = None, **_: Any) -> Any:
         """Return elements, for places outside the nearest one or a number: nan, or the least integer."""
+        if not isinstance(self._x, Array):  # of a container
+            return self._x[self._index if len(self._index) > 1 else self._index[0]]
         if mode is None:  # gradients leave out what arrays of places read outside, as JAX's do
             near = self.get(mode="clip")
             if near.dtype.kind != "f" or not any(np.ndim(e) for e in self._index if hasattr(e, "ndim")):
                 return near
             found = self.get(mode="fill", fill_value=0)
             return found + stop_gradient(near - found)
-        kind = self._x.dtype.kind
-        if fill_value is None:
-            ends: Any = np.iinfo(self._x.dtype) if kind in "iu" else None
-            fill_value = {"i": ends and ends.min, "u": ends and ends.max, "b": True}.get(kind, np.nan)
         widths, index = self._within(mode)
-        return pad(self._x, widths, constant_values=fill_value)[index]
+        return pad(self._x, widths, constant_values=_fill_of(self._x.dtype, fill_value))[index]
 
     def _update(self, name: str, *args: Any, mode: Any = "drop", **_: Any) -> Array:
         """Return the array with places changed; those outside are left out, or the nearest ones."""
@@ -241,6 +264,47 @@ class at:  # x.at
                 widths += [(0, 0)] * (self._x.ndim - sum(counts) if entry is ... else count)
             index.append(entry)
         return widths + [(0, 0)] * (self._x.ndim - len(widths)), tuple(index)
+
+
+def _fill_of(dtype: Any, given: Any = None) -> Any:
+    """Return what JAX has for elements outside, unless a number is given."""
+    if given is not None or dtype.kind not in "iub":
+        return np.nan if given is None else given
+    return True if dtype.kind == "b" else np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+
+
+def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: Any = None, **kwargs: Any) -> Array:
+    """Return elements of an axis, nan or the least integer for those outside, unless a mode is given."""
+    del out
+    x, at_ = (asarray(a).reshape(-1), 0) if axis is None else (asarray(a), axis)
+    return _read(lambda k: getitem.take(x, k, axis=at_), x, indices, at_, (mode, kwargs.get("fill_value")), None)
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: Any = None, fill_value: Any = None) -> Array:
+    """Return elements by places along an axis, likewise.
+
+    >>> take_along_axis(afx.ones((1, 2)), np.array([[0, 5]]), 1)
+    Array([[ 1., nan]], dtype=float32)
+    """
+    x, at_ = (asarray(arr).reshape(-1), 0) if axis is None else (asarray(arr), axis)
+    return _read(lambda k: getitem.take_along_axis(x, k, at_), x, indices, at_, (mode, fill_value), 0)
+
+
+def _read(
+    read: Callable[[Array], Array], x: Array, indices: Any, axis: int, given: tuple[Any, Any], rest: int | None
+) -> Array:
+    """Return what is read at the nearest places, and a number for those outside: the rest of x has so many axes behind."""
+    mode, fill_value = given
+    size, places = x.shape[axis], asarray(indices)
+    if mode == "wrap":
+        return read(places % size)
+    k = where(places < 0, places + size, places)
+    z: Array = read(limit(k, 0, size - 1))
+    if mode == "clip" or (not isinstance(k, Tracer) and not ((k < 0) | (k >= size)).any()):
+        return read(limit(places, 0, size - 1)) if mode == "clip" else z
+    behind = x.ndim - 1 - axis % x.ndim if rest is None else rest
+    inside = ((k >= 0) & (k < size)).reshape(k.shape + (1,) * behind)
+    return where(inside, z, _fill_of(z.dtype, fill_value))
 
 
 def segment(name: str, data: Any, segment_ids: Any, num_segments: int | None = None, **_: Any) -> Array:
@@ -284,276 +348,12 @@ def ShapeDtypeStruct(shape: Sequence[int], dtype: Any, **_: Any) -> Aval:  # JAX
     return Aval(tuple(shape), np.dtype(dtype))
 
 
-# --- Trees: numbers in fields are leaves, as in JAX
-
-
-def put(treedef: Any, leaves: Sequence[Any]) -> Any:
-    """Return a tree of leaves; whole numbers and truth values in fields are NumPy's, which stay leaves."""
-    tree = pytree.unflatten(treedef, list(leaves))
-    return tree if len(tree_leaves(tree)) >= len(leaves) else pytree.unflatten(treedef, list(map(_lasting, leaves)))
-
-
-def _lasting(x: Any) -> Any:
-    return np.asarray(x)[()] if isinstance(x, (bool, int)) else x
-
-
-def _stops(tree: Any, is_leaf: Any = None) -> Callable[[Any], bool]:
-    """Return what tells leaves: texts and objects too, functions but in models, and what a function says."""
-    classes = list[Any]()
-
-    def note(x: Any) -> bool:
-        classes.extend([x] if attrs.has(x.__class__) else [])
-        return _is_other(x, True) or attrs.has(x.__class__)
-
-    treedefs.flatten_until(tree, note)
-
-    def stops(x: Any) -> bool:
-        return _is_other(x, not classes) or (is_leaf is not None and is_leaf(x))
-
-    return stops
-
-
-def _is_other(x: Any, functions: bool) -> bool:
-    """Tell what is no tree and no leaf of afx's; functions are part of a model."""
-    cls: Any = x.__class__
-    try:
-        kind = nodes.OUTSIDE.kinds.get(cls) or nodes.learn(cls, nodes.OUTSIDE)
-    except nodes.RefusedError:
-        return True
-    return kind is nodes.IS_STATIC and x is not None and (functions or not callable(x))
-
-
-def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
-    """Return a tree of a function of leaves."""
-    if rest:
-        return pytree.map(f, tree, *rest, is_leaf=_stops(tree, is_leaf))
-    leaves, treedef = tree_flatten(tree, is_leaf)
-    return put(treedef, [f(leaf) for leaf in leaves])
-
-
-def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
-    """Return leaves and the structure."""
-    return treedefs.flatten_until(tree, _stops(tree, is_leaf))
-
-
-def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
-    """Return leaves."""
-    return tree_flatten(tree, is_leaf)[0]
-
-
-def tree_structure(tree: Any, is_leaf: Any = None) -> Any:
-    """Return the structure above leaves."""
-    return tree_flatten(tree, is_leaf)[1]
-
-
-class PyTree:
-    """A tree, in annotations."""
-
-    def __class_getitem__(cls, _: Any) -> Any:
-        return Any
-
-
-def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None) -> Any:
-    """Return leaves put together, with a first value or without."""
-    return functools.reduce(fn, tree_leaves(tree, is_leaf), *start)
-
-
-def tree_all(tree: Any, *, is_leaf: Any = None) -> bool:
-    """Tell whether all leaves are true."""
-    return all(tree_leaves(tree, is_leaf))
-
-
-def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
-    """Return a tree of trees the other way round."""
-    leaves, count = pytree.leaves(pytree_to_transpose), len(pytree.paths(inner_treedef))
-    return put(inner_treedef, [put(outer_treedef, leaves[k::count]) for k in range(count)])
-
-
-@attrs.frozen
-class DictKey:
-    """A step of a path: a key."""
-
-    key: Any
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-
-@attrs.frozen
-class SequenceKey:
-    """A step of a path: a place."""
-
-    idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx}]"
-
-
-@attrs.frozen
-class FlattenedIndexKey:
-    """A step of a path: a place among children that have no keys."""
-
-    key: int
-
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
-
-
-@attrs.frozen
-class GetAttrKey:
-    """A step of a path: a field."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-
-KEYED = dict[type, Any]()  # what gives pairs of keys and children, by registered class
-
-
-def _paths(tree: Any, stops: Callable[[Any], bool], path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """Yield paths and leaves."""
-    cls: Any = tree.__class__
-    in_class = attrs.has(cls)
-
-    def is_child(x: Any) -> bool:
-        return x is not tree and x is not None and not (in_class and isinstance(x, (bool, int)))
-
-    children, treedef = ([], None) if tree is None or stops(tree) else treedefs.flatten_until(tree, is_child)
-    texts = pytree.paths(treedef) if treedef else []
-    if tree is not None and (not treedef or texts == [""]):
-        yield path, tree
-        return
-    keyed = KEYED.get(cls)
-    for text, child in zip(texts, children, strict=True):
-        key = ast.literal_eval(text[1:-1]) if text[0] == "[" else text[1:]
-        step: Any = SequenceKey(key) if isinstance(key, int) else GetAttrKey(key)
-        step = DictKey(key) if isinstance(tree, dict) else keyed(tree)[0][key][0] if keyed else step
-        yield from _paths(child, stops, (*path, step))
-
-
-def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[Any, Any]], Any]:
-    """Return pairs of paths and leaves, and the structure."""
-    return list(_paths(tree, _stops(tree, is_leaf))), tree_structure(tree, is_leaf)
-
-
-def tree_leaves_with_path(tree: Any, is_leaf: Any = None) -> list[tuple[Any, Any]]:
-    """Return pairs of paths and leaves."""
-    return tree_flatten_with_path(tree, is_leaf)[0]
-
-
-def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
-    """Return a tree of the function of paths and leaves."""
-    pairs, treedef = tree_flatten_with_path(tree, is_leaf)
-    others = [tree_leaves(other, is_leaf) for other in rest]
-    return put(treedef, [f(*pair, *more) for pair, *more in zip(pairs, *others, strict=True)])
-
-
-def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
-    """Return a path as text."""
-    return separator.join([str(next(iter(attrs.asdict(k).values()))) if simple else str(k) for k in keys])
-
-
-def register_pytree_node(
-    nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None
-) -> None:
-    """Register a class by functions to and from children, and what is no child: a dict, too."""
-
-    def flatten(x: Any) -> Any:
-        children, rest = flatten_func(x)
-        return children, _Rest((rest,))
-
-    def number(x: Any) -> Any:
-        return [(FlattenedIndexKey(n), child) for n, child in enumerate(flatten_func(x)[0])], None
-
-    pytree.register(nodetype, flatten, lambda rest, children: unflatten_func(rest[0], tuple(children)))
-    KEYED[nodetype] = flatten_with_keys_func or number
-
-
-class _Rest(tuple[Any]):
-    """What JAX compares of a structure: it need not hash."""
-
-    def __hash__(self) -> int:
-        try:
-            return hash(self[0])
-        except TypeError:  # of a dict
-            return hash(repr(self[0]))
-
-
-def register_pytree_node_class(cls: Any) -> Any:
-    """Register a class that has ``tree_flatten`` and ``tree_unflatten``."""
-    register_pytree_node(cls, cls.tree_flatten, cls.tree_unflatten)
-    return cls
-
-
-def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any = None, **_: Any) -> Any:
-    """Register a dataclass; fields of the structure are named, or have ``metadata={"static": True}``."""
-    if data_fields is None:
-        fields = {f.name: f.metadata.get("static", False) for f in dataclasses.fields(nodetype) if f.init}
-        data_fields, meta_fields = [[n for n, is_meta in fields.items() if is_meta == m] for m in (False, True)]
-
-    def flatten(x: Any) -> Any:
-        data, meta = [tuple([getattr(x, n) for n in names]) for names in (data_fields, meta_fields)]
-        return data, meta
-
-    def keys(_: Any) -> Any:
-        return [(GetAttrKey(name), None) for name in data_fields], None
-
-    def unflatten(meta: Any, data: Any) -> Any:
-        return nodetype(**dict(zip([*data_fields, *meta_fields], [*data, *meta], strict=True)))
-
-    register_pytree_node(nodetype, flatten, unflatten, keys)
-    return nodetype
-
-
-def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, *_: Any) -> None:
-    """Register a class by functions to pairs of keys and children, and from children."""
-
-    def flatten(x: Any) -> Any:
-        pairs, rest = flatten_with_keys(x)
-        return [child for _, child in pairs], rest
-
-    register_pytree_node(nodetype, flatten, unflatten_func, flatten_with_keys)
-
-
-def register_pytree_with_keys_class(cls: Any) -> Any:
-    """Register a class that has ``tree_flatten_with_keys`` and ``tree_unflatten``."""
-    register_pytree_with_keys(cls, cls.tree_flatten_with_keys, cls.tree_unflatten)
-    return cls
-
-
-def register_static(cls: Any) -> Any:
-    """Register a class whose instances have no leaves."""
-    register_pytree_node(cls, _no_children, same)
-    return cls
-
-
-def _no_children(x: Any) -> Any:
-    return (), x
-
-
 def same(x: Any, *_: Any, **__: Any) -> Any:
     """Return x: keys are their data, and names and policies change no number."""
     return x
 
 
 checkpoint_policies: _Policies = _Policies()
-
-
-class Partial(functools.partial[Any]):  # of JAX
-    """A function with arguments that are leaves."""
-
-
-def _parts_of(partial: Any) -> Any:
-    return (partial.args, partial.keywords), partial.func
-
-
-def _partial_of(fn: Any, parts: Any) -> Any:
-    return Partial(fn, *parts[0], **parts[1])
-
-
-register_pytree_node(Partial, _parts_of, _partial_of)
 
 
 # --- Functions of as many results as are asked for
@@ -652,7 +452,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     k = axis or 0
     ends = cumsum(broadcast_to(asarray(repeats), (x.shape[k],)))
     places = search_sorted(ends, np.arange(total_repeat_length), "right").clip(0, x.shape[k] - 1)
-    return take(x, places, axis=k)
+    return getitem.take(x, places, axis=k)
 
 
 # --- Functions that have JAX's derivatives at kinks

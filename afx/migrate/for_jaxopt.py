@@ -13,7 +13,7 @@ import numpy as np
 from afx import linalg, nn, optim, pytree
 from afx.control.while_loop import while_loop
 from afx.core import Array
-from afx.migrate.for_jax import abs, by_name, same
+from afx.migrate.for_jax import abs, bound, by_name, same
 from afx.migrate.for_lax import Short, custom_root as find_root
 from afx.migrate.optax_trees import PROJECTIONS
 from afx.ops.creation.creation import asarray, stop_gradient
@@ -35,6 +35,7 @@ Bisection: root bisection
 Broyden ScipyRootFinding: root newton
 ProjectedGradient ProximalGradient: proximal"""
 KINDS: dict[str, str] = by_name(_KINDS)
+ITERATIONS = ("bicgstab", "cg", "gmres")
 
 
 def __getattr__(name: str) -> Any:
@@ -43,11 +44,9 @@ def __getattr__(name: str) -> Any:
         return functools.partial(_onto_pair, PROJECTIONS[name])
     if name in PROJECTIONS or name in FORMULAS:
         return {**PROJECTIONS, **FORMULAS}[name]
-    if name in ("bicgstab", "cg", "gmres"):
-        return functools.partial(_solve, name)
-    if name not in KINDS:
+    if name not in (*KINDS, *ITERATIONS):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return functools.partial(Solver, name)
+    return bound(Solver if name in KINDS else _solve, name)
 
 
 def _onto_pair(fn: Any, x: Any, hyperparams: Any) -> Any:
@@ -93,6 +92,10 @@ class Solver:
         self._limits: dict[str, Any] = {"tolerance": tol, "max_iterations": maxiter}
         self._prox = prox if projection is None else projection
         self._has_aux, self._bracket = has_aux, (lower, upper)
+
+    def __getattr__(self, name: str) -> Any:
+        text = "steps are afx's own; call run, or write steps of afx.optim's optimizers"
+        raise AttributeError(f"{self.__dict__.get('_name')}.{name}: {text}")
 
     def _number(self, x: Any, given: Any) -> Any:
         args, kwargs = given
@@ -268,7 +271,20 @@ def custom_fixed_point(fixed_point_fun: Callable[..., Any], has_aux: bool = Fals
 FORMULAS: dict[str, Short] = {
     "prox_none": same,
     "prox_lasso": lambda x, w=1.0, s=1.0: pytree.map(lambda v: sign(v) * maximum(abs(v) - w * s, 0.0), x),
+    "prox_ridge": lambda x, w=1.0, s=1.0: pytree.map(lambda v: v / (1.0 + w * s), x),
+    "prox_non_negative_ridge": lambda x, w=1.0, s=1.0: pytree.map(lambda v: maximum(v, 0.0) / (1.0 + w * s), x),
+    "prox_elastic_net": lambda x, w=(1.0, 1.0), s=1.0: pytree.map(
+        lambda v: sign(v) * maximum(abs(v) - w[0] * s, 0.0) / (1.0 + w[0] * w[1] * s), x
+    ),
+    "prox_group_lasso": lambda x, w=1.0, s=1.0: pytree.map(
+        lambda v: maximum(1.0 - w * s / norm(pytree.ravel(x)[0]), 0.0) * v, x
+    ),
     "prox_non_negative_lasso": lambda x, w=1.0, s=1.0: pytree.map(lambda v: maximum(v - w * s, 0.0), x),
+    "huber_loss": lambda target, pred, delta=1.0: where(
+        abs(target - pred) <= delta, 0.5 * (target - pred) ** 2, delta * (abs(target - pred) - 0.5 * delta)
+    ),
+    "binary_hinge_loss": lambda label, score: maximum(1.0 - where(asarray(label) != 0, 1.0, -1.0) * score, 0.0),
+    "binary_perceptron_loss": lambda label, score: maximum(where(asarray(label) != 0, -1.0, 1.0) * score, 0.0),
     "binary_logistic_loss": lambda label, logit: softplus(where(asarray(label) != 0, -1.0, 1.0) * logit),
     "multiclass_logistic_loss": lambda label, logits: nn.softmax_cross_entropy(logits, label),
     "least_squares": lambda w, data: 0.5 * ((data[0] @ w - data[1]) ** 2).mean(),

@@ -23,7 +23,7 @@ from afx.core import Array, Aval, Bools, Params, Primitive, Tangents, Value, Val
 from afx.core.primitive import Derivative
 from afx.core.tracing.traces import Unbatched
 from afx.errors import ArgumentError
-from afx.migrate.for_jax import tree_map
+from afx.migrate.for_trees import tree_map
 from afx.ops.creation.creation import asarray, full, stop_gradient
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import clip, logical_and, logical_or, maximum, minimum, where

@@ -13,8 +13,6 @@ import attrs
 
 __all__ = ["Edit", "Library", "Migration", "Remark", "chain_of", "end_of", "rewrite"]
 
-DOUBLE = "afx.set_default_dtype(afx.float64)"
-
 
 class Edit(NamedTuple):
     """A stretch of text, from one (line, column in bytes) to another, and what takes its place."""
@@ -42,7 +40,8 @@ class Library:
         modules: modules by the module that has their names, under the same names.
         renamed: names by the name that stands for them.
         advice: names that have another form, or modules of such names, by what to write.
-        double: whether its numbers are float64.
+        setting: the line by which a program that runs by itself has its dtypes, but where it sets them itself.
+        sets: what such a program says, in small letters.
         notes: names that are rewritten and yet differ, by what to look at.
     """
 
@@ -51,7 +50,8 @@ class Library:
     modules: Mapping[str, str]
     renamed: Mapping[str, str]
     advice: Mapping[str, str]
-    double: bool = False
+    setting: str = ""
+    sets: str = ""
     notes: Mapping[str, str] = {}
 
     def owns(self, dotted: str) -> bool:
@@ -221,6 +221,10 @@ class Migration(ast.NodeVisitor):
             if not home:
                 lines.append(_importing(target, alias.asname or alias.name))
                 continue
+            if name != "*" and not inspect.ismodule(_look_up(home)):  # a name of an object, such as a law's
+                lines.append(ast.Import([ast.alias(home.rpartition(".")[0])]))
+                lines += ast.parse(f"{alias.asname or name} = {target}").body
+                continue
             shown = alias.asname or (None if name == alias.name else alias.name)
             homes.setdefault(home, []).append(ast.alias(name, shown))
         lines += [ast.ImportFrom(home, names, 0) for home, names in homes.items()]
@@ -248,7 +252,7 @@ class Migration(ast.NodeVisitor):
         stays = stays and (old != "afx" or not target.startswith("afx.migrate."))
         text = root + target[len(old or "") :] if stays else target
         if text == target:
-            self.needed.add(".".join(target.split(".")[: 3 if target.startswith("afx.migrate.") else 1]))
+            self.needed.add(_home_of(target))
         if text != ".".join(chain):
             self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
 
@@ -295,9 +299,10 @@ class Migration(ast.NodeVisitor):
         self.edits.append(Edit((node.lineno, node.col_offset), stop, text))
 
     def begin(self, tree: ast.Module) -> None:
-        """Import what rewritten names need behind the first imports, and set float64 in a program that runs by itself."""
-        runs = self.library.double and any(map(_runs, tree.body)) and DOUBLE.encode() not in b"".join(self.lines)
-        wanted = (self.needed | {"afx"} if runs else self.needed) - self.imported
+        """Import what rewritten names need behind the first imports, and set the dtypes of a program that runs by itself."""
+        setting, sets = self.library.setting, self.library.sets.encode()
+        runs = any(map(_runs, tree.body)) and sets not in b"".join(self.lines).lower()
+        wanted = (self.needed | {_home_of(setting)} if runs else self.needed) - self.imported
         first = [node for n, node in enumerate(tree.body) if not (n == 0 and _is_text(node))]
         count = next(
             (n for n, node in enumerate(first) if not isinstance(node, (ast.Import, ast.ImportFrom))), len(first)
@@ -306,7 +311,7 @@ class Migration(ast.NodeVisitor):
             return
         line = (first[count - 1].end_lineno or 0) + 1 if count else _first_line(first[0])
         imports = [f"import {name}" for name in sorted(wanted)]
-        text = "".join([f"{line}\n" for line in imports]) + (f"\n{DOUBLE}\n" if runs else "")
+        text = "".join([f"{line}\n" for line in imports]) + (f"\n{setting}\n" if runs else "")
         self.lines += [b""] * (line - len(self.lines))
         self.edits.append(Edit((line, 0), (line, 0), text))
 
@@ -322,6 +327,11 @@ def _first_line(node: ast.AST) -> int:
     """Return the first line of a statement, or of its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([n.lineno for n in (node, *decorators) if isinstance(n, (ast.stmt, ast.expr))])
+
+
+def _home_of(target: str) -> str:
+    """Return what is imported for a dotted name of afx's."""
+    return ".".join(target.split(".")[: 3 if target.startswith("afx.migrate.") else 1])
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -125,7 +125,7 @@ def test_dropouts_draw_and_stop() -> None:
 def test_models_are_taken_apart() -> None:
     """Truth values in fields are leaves of a mask, models that can be called are trees, and None stands for others."""
     model = for_equinox.MLP(2, 1, 3, 1, key=afx.random.key(0))
-    mask = afx.migrate.for_jax.tree_map(lambda _: False, model)
+    mask = afx.migrate.for_trees.tree_map(lambda _: False, model)
     assert len(afx.pytree.leaves(mask)) == 4
     mask = for_equinox.tree_at(lambda m: m.layers[-1].bias, mask, replace=True)
     chosen, rest = for_equinox.partition(model, mask)

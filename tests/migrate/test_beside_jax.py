@@ -370,7 +370,9 @@ def test_literal_places_past_the_end() -> None:
     assert remarks == []
     assert rewritten.count("for_jax.at(") == 10
     assert "r = r.at[i].set(x[i])" in rewritten
-    source = "import jax.numpy as jnp\nx = jnp.zeros(3)\nx = jnp.zeros(8)\ndef f(x, y):\n    return x[5] + y[9]\nx[5]\n"
+    source = (
+        "import jax.numpy as jnp\nx = jnp.zeros(3)\nx = jnp.zeros(8)\ndef f(x, y):\n    return x[5] + y[9]\nz = x[5]\n"
+    )
     assert migrate_source(source, "jax")[0] == source.replace("import jax.numpy as jnp", "import afx as jnp")
 
 
@@ -425,3 +427,49 @@ def test_integers_leave_floats_their_dtype() -> None:
     finally:
         afx.set_default_dtype(default)
     assert np.asarray(afx.asarray(x.astype(np.int32)) * y).dtype == np.float64
+
+
+TAKEN = """
+x = jnp.arange(6.0).reshape(2, 3)
+k = jnp.array([0, 5, -1, -7])
+results = [
+    jnp.take(x, k, axis=1), jnp.take(x, k), jnp.take(x, 2, axis=0), jnp.take(x, k, axis=1, mode="clip"),
+    jnp.take(x, jnp.array([4, -1]), axis=1, mode="wrap"), jnp.take(x, k, axis=1, mode="fill", fill_value=-1),
+    jnp.take_along_axis(x, jnp.array([[0, 3], [-1, 2]]), axis=1), jnp.take_along_axis(x, jnp.array([1, 9]), axis=None),
+    jnp.take(jnp.arange(3, dtype=jnp.int8), k), jnp.take(jnp.arange(3) > 1, k), jax.jit(lambda i: jnp.take(x, i, axis=0))(k),
+    jax.grad(lambda x: jnp.nansum(jnp.take(x, k, axis=1) ** 2))(x), jax.vmap(lambda r, i: jnp.take(r, i))(x, jnp.array([1, 4])),
+]
+deep = jax.tree.map(lambda a, b: (a, b), {"a": 1, "b": [2]}, {"a": [3, 4], "b": [{"c": 5}]})
+turned = jax.tree.transpose(jax.tree.structure({"a": 0, "b": 0}), None, {"a": [1, 2], "b": [3, 4]})
+parts = jax.tree_util.treedef_children(jax.tree.structure([{"a": 0}, 1, None]))
+kinds = [jax.tree_util.treedef_is_leaf(p) for p in parts], jax.tree.structure([{"a": 0}, 1]).num_nodes
+texts = str(jax.tree.structure({"a": [0, (1, None)]})), jax.tree_util.all_leaves([1, [2]])
+"""
+
+
+def test_elements_that_are_taken_from_outside_and_deeper_trees() -> None:
+    """``take`` has nan, or the least integer, for places outside; trees beside the first may be deeper, as in JAX."""
+    head = "import jax\nimport jax.numpy as jnp\n"
+    rewritten, remarks = migrate_source(head + TAKEN, "jax")
+    theirs: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    exec(head + TAKEN, theirs)
+    exec(rewritten, own)
+    for found, want in zip(own["results"], theirs["results"], strict=True):
+        np.testing.assert_array_equal(found, want)
+    assert remarks == []
+    for name in ("deep", "turned", "kinds", "texts"):
+        assert own[name] == theirs[name]
+
+
+LAWS = "from jax.scipy.stats.norm import logpdf, cdf as below\nx = logpdf(0.5) + below(0.5)\n"
+
+
+def test_names_of_laws_are_imported_from_them() -> None:
+    """A law is no module of afx's, and a text in an index is no name."""
+    rewritten, remarks = migrate_source(LAWS, "jax")
+    names: dict[str, Any] = {}
+    exec(rewritten, names)
+    np.testing.assert_allclose(names["x"], -1.0439385332 + 0.6914624613, rtol=1e-6)
+    source = "import jax.numpy as jnp\ny = x.astype(int)\nz = batch['y']\n"
+    assert (remarks, migrate_source(source, "jax")[0].splitlines()[2]) == ([], "z = batch['y']")

@@ -48,6 +48,16 @@ class Block(for_flax.Module):
 X = RNG.normal(size=(2, 8, 8, 1))
 
 
+def test_what_calls_give_is_captured() -> None:
+    """By places, of calls that are asked for: all of ``__call__``, or those that a function names."""
+    net, variables = Net(5), Net(5).init(afx.random.key(0), X)
+    z, kept = net.apply(variables, X, capture_intermediates=True, mutable=["intermediates"])
+    np.testing.assert_array_equal(kept["intermediates"]["__call__"][0], z)
+    assert kept["intermediates"]["block"]["inner"]["__call__"][0].shape == (2, 3)
+    _, kept = net.apply(variables, X, capture_intermediates=lambda m, _: isinstance(m, Block), mutable="intermediates")
+    assert list(kept["intermediates"]) == ["block"]
+
+
 def test_parameters_have_flaxs_names_and_shapes() -> None:
     """By classes and numbers, or names; layers without parameters have no place."""
     variables = Net(5).init(afx.random.key(0), X)

@@ -90,7 +90,14 @@ def test_formulas() -> None:
     v, w, labels = RNG.normal(size=5), RNG.normal(size=(3, 4)), RNG.integers(0, 4, size=30)
     half = (labels > 1).astype(int)
     calls: dict[str, tuple[Any, ...]] = {
-        **{f"prox.prox_{name}": (v, 0.3, 0.5) for name in ("none", "lasso", "non_negative_lasso")},
+        **{
+            f"prox.prox_{n}": (v, 0.3, 0.5)
+            for n in ("none", "lasso", "non_negative_lasso", "ridge", "non_negative_ridge", "group_lasso")
+        },
+        "prox.prox_elastic_net": (v, (0.3, 0.7), 0.5),
+        "loss.huber_loss": (0.5, 2.0, 1.2),
+        "loss.binary_hinge_loss": (1, 0.3),
+        "loss.binary_perceptron_loss": (0, 0.3),
         "loss.binary_logistic_loss": (1, 0.3),
         "loss.multiclass_logistic_loss": (2, v),
         "objective.least_squares": (w[:, 0], (X, Y)),

@@ -11,7 +11,7 @@ import pytest
 
 import afx
 from afx import errors
-from afx.migrate import for_equinox, for_jax, for_lax, main, migrate_source
+from afx.migrate import for_equinox, for_jax, for_lax, for_trees, main, migrate_source
 from tests.markdown import ROOT, blocks
 from tests.migrate.printed import PROGRAMS, check_program
 
@@ -87,7 +87,7 @@ def test_imports_of_what_is_left_stay() -> None:
     source = "import jax\nimport jax.numpy as jnp\nprint(jax.pure_callback(jnp.sin)(x), jax.grad(jnp.sin)(1.0))\n"
     rewritten, remarks = migrate_source(source, "jax")
     assert rewritten.splitlines()[:2] == ["import afx", "import afx as jnp"]
-    assert rewritten.splitlines()[2] == "import jax; print(jax.pure_callback(jnp.sin)(x), afx.grad(jnp.sin)(1.0))"
+    assert rewritten.splitlines()[-1] == "import jax; print(jax.pure_callback(jnp.sin)(x), afx.grad(jnp.sin)(1.0))"
     assert [r.line for r in remarks] == [3]
     rewritten, _ = migrate_source("from jax import random\nx = random.normal(k)\ny = random.key_impl(k)\n", "jax")
     assert "import jax.random as random; y =" in rewritten
@@ -128,8 +128,39 @@ def test_imports_that_nothing_uses_go() -> None:
     """What is left and never read is not imported; its line is still named."""
     source = "import optax\nfrom optax._src import base\nimport jax.experimental.pallas as pl\nprint(optax.adam(1.0))\n"
     rewritten, remarks = migrate_source(source, "jax")
-    assert rewritten == "import afx.migrate.for_optax as optax\nimport afx\nprint(optax.adam(1.0))\n"
+    lines = rewritten.splitlines()
+    assert (lines[:2], lines[-1]) == (["import afx.migrate.for_optax as optax", "import afx"], "print(optax.adam(1.0))")
     assert [remark.line for remark in remarks] == [2, 3]
+
+
+SINGLE = """
+import jax, numpy as np
+import jax.numpy as jnp
+i, f, m = jnp.arange(1, 4), jnp.array(np.array([0.5, 1.5, 2.5])), jnp.ones((3, 3))
+results = [
+    i * f, f + np.arange(3), f * np.float64(2), np.ones(3) * f, f**i, i / f, jnp.where(i > 1, i, f), jnp.maximum(i, f), m @ i,
+    jnp.einsum("ij,j->i", m, i), jnp.concatenate([i, f]), jnp.hypot(i, f), jnp.sin(np.ones(2)), jnp.polyval(i, f), i / 2,
+    jax.jit(lambda x: x * i)(np.ones(3)), jax.grad(lambda x: (x * i).sum())(np.ones(3)), jnp.asarray([np.float64(1), 2.0]),
+    jax.lax.scan(lambda c, x: (c + x, c), jnp.zeros(()), np.ones(3))[0], f.astype(float), jnp.zeros(2, dtype=float),
+    jax.vmap(lambda a, b: a * b)(i, f), jnp.mean(i), jnp.arange(3) * 0.5, np.float64(2) + jnp.linspace(0, 1, 3),
+]
+count = jax.lax.fori_loop(0, 3, lambda n, c: c + jnp.arange(3)[n], jnp.int32(1))
+print(f"{f[0] / 3} {jnp.float32(0.1):.3f}", count)
+"""
+
+
+def test_programs_are_in_float32_unless_they_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in JAX without ``jax_enable_x64``: NumPy's data of float64, too, and integers beside floats."""
+    rewritten, remarks = migrate_source(SINGLE, "jax")
+    names: dict[str, Any] = {}
+    default = afx.get_default_dtype()
+    try:
+        exec(rewritten, names)
+    finally:
+        afx.set_default_dtype(default)
+    assert (remarks, {x.dtype for x in names["results"]}) == ([], {np.dtype("float32")})
+    assert capsys.readouterr().out == "0.1666666716337204 0.100 4\n"
+    assert (afx.asarray(np.ones(2)).dtype, (afx.arange(2) * afx.ones(2)).dtype) == (np.float64, np.float64)
 
 
 def test_einops_takes_arrays() -> None:
@@ -217,7 +248,7 @@ REWRITTEN = {
     "jnp.float32(x)": "afx.migrate.for_jax.float32(x)",
     "jnp.nonzero(x, size=3)": "afx.migrate.for_jax.nonzero(x, size=3)",
     "jnp.nonzero(x)": "jnp.nonzero(x)",
-    "jax.tree.leaves(x, is_leaf=f)": "afx.migrate.for_jax.tree_leaves(x, is_leaf=f)",
+    "jax.tree.leaves(x, is_leaf=f)": "afx.migrate.for_trees.tree_leaves(x, is_leaf=f)",
     "jnp.dot(x, y, precision=lax.Precision.HIGHEST)": "jnp.dot(x, y)",
     "jnp.dot(x, y, precision=jax.lax.Precision.HIGHEST) + jax.lax.rsqrt(x)": "jnp.dot(x, y) + afx.migrate.for_lax.rsqrt(x)",
     "jnp.matmul(x, precision=None, spec=y)": None,
@@ -232,7 +263,7 @@ REWRITTEN = {
     "jnp.issubdtype(x.dtype, jnp.integer)": "jnp.issubdtype(x.dtype, numpy.integer)",
     "jnp.searchsorted(x, y)": "afx.migrate.for_jax.searchsorted(x, y)",
     "jnp.full_like(x, 1, None, (3,))": "jnp.full_like(x, 1, None, shape=(3,))",
-    "jax.tree.leaves(x, f)": "afx.migrate.for_jax.tree_leaves(x, f)",
+    "jax.tree.leaves(x, f)": "afx.migrate.for_trees.tree_leaves(x, f)",
     "lax.reduce_sum(x, axes=(0,))": "afx.sum(x, axis=(0,))",
     "jnp.union1d(ar1=x, ar2=y, size=3)": "afx.migrate.for_jax.union1d(ar1=x, ar2=y, size=3)",
     "jax.grad(f)(abs(x))": "afx.grad(f)(afx.migrate.for_jax.abs(x))",
@@ -257,21 +288,21 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
     jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
     tree = {"a": [1.0, {"b": 2.0}], "c": (3.0,)}
     want = [(jax.tree_util.keystr(p), x) for p, x in jax.tree_util.tree_flatten_with_path(tree)[0]]
-    pairs, treedef = for_jax.tree_flatten_with_path(tree)
-    assert [(for_jax.keystr(p), x) for p, x in pairs] == want
-    assert [for_jax.keystr(p, simple=True, separator="/") for p, _ in pairs] == ["a/0", "a/1/b", "c/0"]
-    assert for_jax.tree_map_with_path(lambda p, x, y: len(p) * x + y, tree, tree) == {
+    pairs, treedef = for_trees.tree_flatten_with_path(tree)
+    assert [(for_trees.keystr(p), x) for p, x in pairs] == want
+    assert [for_trees.keystr(p, simple=True, separator="/") for p, _ in pairs] == ["a/0", "a/1/b", "c/0"]
+    assert for_trees.tree_map_with_path(lambda p, x, y: len(p) * x + y, tree, tree) == {
         "a": [3.0, {"b": 8.0}],
         "c": (9.0,),
     }
-    assert for_jax.tree_leaves_with_path(tree) == pairs
+    assert for_trees.tree_leaves_with_path(tree) == pairs
     assert treedef == afx.pytree.structure(tree)
     rows = [{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0}]
     inner, outer = afx.pytree.structure(rows[0]), afx.pytree.structure([0, 0])
-    assert for_jax.tree_transpose(outer, inner, rows) == {"x": [1.0, 3.0], "y": [2.0, 4.0]}
-    assert afx.jit(lambda f, x: f(x))(for_jax.Partial(lambda a, b: a - b, 1.0), 3.0) == -2.0
+    assert for_trees.tree_transpose(outer, inner, rows) == {"x": [1.0, 3.0], "y": [2.0, 4.0]}
+    assert afx.jit(lambda f, x: f(x))(for_trees.Partial(lambda a, b: a - b, 1.0), 3.0) == -2.0
 
-    @for_jax.register_dataclass
+    @for_trees.register_dataclass
     @dataclasses.dataclass
     class Counter:
         count: int
@@ -281,32 +312,32 @@ def test_trees_have_jaxs_paths_and_leaves() -> None:
     counter = Counter(3, 1.0, "n")
     assert afx.pytree.leaves(counter) == [3, 1.0]
     assert afx.pytree.map(lambda x: 2 * x, counter) == Counter(6, 2.0, "n")
-    assert [for_jax.keystr(p) for p, _ in for_jax.tree_leaves_with_path([counter])] == ["[0].count", "[0].weight"]
-    assert isinstance(pairs[0][0][0], for_jax.DictKey)
+    assert [for_trees.keystr(p) for p, _ in for_trees.tree_leaves_with_path([counter])] == ["[0].count", "[0].weight"]
+    assert isinstance(pairs[0][0][0], for_trees.DictKey)
     other = {"a": "x", "b": [None, len, object], "c": (1, 2.0)}
-    assert for_jax.tree_leaves(other) == jax.tree.leaves(other)
-    assert for_jax.tree_map(str, other) == jax.tree.map(str, other)
-    assert [for_jax.keystr(p) for p, _ in for_jax.tree_leaves_with_path(other)] == [
+    assert for_trees.tree_leaves(other) == jax.tree.leaves(other)
+    assert for_trees.tree_map(str, other) == jax.tree.map(str, other)
+    assert [for_trees.keystr(p) for p, _ in for_trees.tree_leaves_with_path(other)] == [
         "['a']",
         "['b'][1]",
         "['b'][2]",
         "['c'][0]",
         "['c'][1]",
     ]
-    assert repr(for_jax.tree_map(lambda x: x, other)) == repr(other)
+    assert repr(for_trees.tree_map(lambda x: x, other)) == repr(other)
     model = [for_equinox.MLP(1, 1, 1, 1, key=afx.random.key(0)), afx.tanh, "a"]  # whose functions are no leaves
-    assert len(for_jax.tree_leaves(model)) == 5
-    assert len(for_jax.tree_leaves_with_path(model)) == 5
-    pairs, _ = for_jax.tree_flatten_with_path(other, is_leaf=lambda x: isinstance(x, list))
+    assert len(for_trees.tree_leaves(model)) == 5
+    assert len(for_trees.tree_leaves_with_path(model)) == 5
+    pairs, _ = for_trees.tree_flatten_with_path(other, is_leaf=lambda x: isinstance(x, list))
     assert pairs[1][1] is other["b"]
-    assert for_jax.put(for_jax.tree_structure(other), for_jax.tree_leaves(other)) == other
+    assert for_trees.put(for_trees.tree_structure(other), for_trees.tree_leaves(other)) == other
 
 
 def test_registered_classes_have_their_keys() -> None:
     """Keys that a class gives its children, places where it gives none, and trees the other way round by JAX's words."""
     jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
     found = []
-    for tree_util in (jax.tree_util, for_jax):
+    for tree_util in (jax.tree_util, for_trees):
 
         class Box:
             def __init__(self, low: Any, high: Any) -> None:
@@ -404,11 +435,11 @@ def test_dicts_are_sorted_as_under_x64() -> None:
     assert list(afx.grad(total)(tree)) == ["w", "b"]
     try:
         for_jax.config.update("jax_enable_x64", True)
-        found = [afx.grad(total)(tree), afx.jit(afx.grad(total))(tree), for_jax.tree_map(lambda x: x, tree)]
+        found = [afx.grad(total)(tree), afx.jit(afx.grad(total))(tree), for_trees.tree_map(lambda x: x, tree)]
         assert [(list(t), list(t["b"])) for t in found] == [(["b", "w"], ["a", "z"])] * 3
         assert [float(t["w"]) for t in found] == [4.0, 4.0, 2.0]
         ordered = OrderedDict([("z", 1.0), ("a", 2.0)])
-        assert list(for_jax.tree_map(lambda x: -x, ordered).items()) == [("z", -1.0), ("a", -2.0)]
+        assert list(for_trees.tree_map(lambda x: -x, ordered).items()) == [("z", -1.0), ("a", -2.0)]
     finally:
         afx.set_default_dtype(default)
 

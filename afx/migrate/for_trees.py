@@ -1,0 +1,355 @@
+"""Trees of JAX, in which numbers in fields are leaves: for programs that `python -m afx.migrate jax` rewrote.
+
+Programs written for afx call `afx.pytree`, whose trees are the same classes.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx import pytree
+from afx.errors import TreeError
+from afx.migrate.for_jax import same
+from afx.pytree import nodes, treedef as treedefs
+
+__all__ = ["KEYED", "Partial", "put", "tree_flatten", "tree_map"]
+
+# --- Leaves and structures
+
+
+def put(treedef: Any, leaves: Sequence[Any]) -> Any:
+    """Return a tree of leaves; whole numbers and truth values in fields are NumPy's, which stay leaves."""
+    tree = pytree.unflatten(treedef, list(leaves))
+    return tree if len(tree_leaves(tree)) >= len(leaves) else pytree.unflatten(treedef, list(map(_lasting, leaves)))
+
+
+def _lasting(x: Any) -> Any:
+    return np.asarray(x)[()] if isinstance(x, (bool, int)) else x
+
+
+def _stops(tree: Any, is_leaf: Any = None) -> Callable[[Any], bool]:
+    """Return what tells leaves: texts and objects too, functions but in models, and what a function says."""
+    classes = list[Any]()
+
+    def note(x: Any) -> bool:
+        classes.extend([x] if attrs.has(x.__class__) else [])
+        return _is_other(x, True) or attrs.has(x.__class__)
+
+    treedefs.flatten_until(tree, note)
+
+    def stops(x: Any) -> bool:
+        return _is_other(x, not classes) or (is_leaf is not None and is_leaf(x))
+
+    return stops
+
+
+def _is_other(x: Any, functions: bool) -> bool:
+    """Tell what is no tree and no leaf of afx's; functions are part of a model."""
+    cls: Any = x.__class__
+    try:
+        kind = nodes.OUTSIDE.kinds.get(cls) or nodes.learn(cls, nodes.OUTSIDE)
+    except nodes.RefusedError:
+        return True
+    return kind is nodes.IS_STATIC and x is not None and (functions or not callable(x))
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
+    """Return a tree of a function of leaves, and of what other trees have in their places."""
+    leaves, treedef = tree_flatten(tree, is_leaf)
+    columns = [leaves, *[_parts_at(tree, treedef, other, is_leaf) for other in rest]]
+    return put(treedef, [f(*parts) for parts in zip(*columns, strict=True)])
+
+
+def _parts_at(tree: Any, treedef: Any, other: Any, is_leaf: Any) -> list[Any]:
+    """Return what stands in another tree, which may be deeper, at the leaves of a tree."""
+    leaves, structure = tree_flatten(other, is_leaf)
+    if structure == treedef:
+        return leaves
+    try:
+        pytree.broadcast_prefix(put(treedef, [0.0] * treedef.num_leaves), other, who="tree_map")
+    except TreeError as error:
+        raise ValueError(str(error)) from None  # as JAX's
+    return [functools.reduce(_step, path, other) for path, _ in _paths(tree, _stops(tree, is_leaf))]
+
+
+def _step(tree: Any, key: Any) -> Any:
+    """Return the part of a tree that a step of a path leads to."""
+    if isinstance(key, GetAttrKey):
+        return getattr(tree, key.name)
+    return tree[key.idx if isinstance(key, SequenceKey) else key.key]
+
+
+class PyTreeDef(treedefs.TreeDef[Any]):
+    """A structure, which prints as JAX's."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"PyTreeDef({super().__repr__()})"
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of containers and leaves."""
+        return sum(1 for _ in treedefs.trails(self.tokens))
+
+    def children(self) -> list[PyTreeDef]:
+        """Return the structures of the parts."""
+        first, *rest = self.tokens
+        parts, part, missing = list[PyTreeDef](), list[Any](), 1
+        for token in [nodes.LEAF] * first.arity if isinstance(first, nodes.Node) and first.is_flat else rest:
+            part.append(token)
+            missing += (0 if token.is_flat else token.arity) - 1 if isinstance(token, nodes.Node) else -1
+            if not missing:
+                count = sum(t is nodes.LEAF for t, _ in treedefs.trails(part))
+                parts.append(PyTreeDef(tuple(part), count))
+                part, missing = [], 1
+        return parts
+
+
+def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
+    """Return leaves and the structure."""
+    leaves, treedef = treedefs.flatten_until(tree, _stops(tree, is_leaf))
+    return leaves, PyTreeDef(treedef.tokens, treedef.num_leaves)
+
+
+def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
+    """Return leaves."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Any = None) -> Any:
+    """Return the structure above leaves."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+class PyTree:
+    """A tree, in annotations."""
+
+    def __class_getitem__(cls, _: Any) -> Any:
+        return Any
+
+
+def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None) -> Any:
+    """Return leaves put together, with a first value or without."""
+    return functools.reduce(fn, tree_leaves(tree, is_leaf), *start)
+
+
+def tree_all(tree: Any, *, is_leaf: Any = None) -> bool:
+    """Tell whether all leaves are true."""
+    return all(tree_leaves(tree, is_leaf))
+
+
+def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
+    """Return a tree of trees the other way round; None stands for the structure that all inner ones have."""
+    if inner_treedef is None:
+        outer = put(outer_treedef, [0.0] * outer_treedef.num_leaves)
+        inner_treedef = tree_structure(_parts_at(outer, outer_treedef, pytree_to_transpose, None)[0])
+    leaves, count = pytree.leaves(pytree_to_transpose), inner_treedef.num_leaves
+    return put(inner_treedef, [put(outer_treedef, leaves[k::count]) for k in range(count)])
+
+
+def all_leaves(iterable: Any, is_leaf: Any = None) -> bool:
+    """Tell whether all are leaves."""
+    return all(tree_structure(x, is_leaf).tokens == (nodes.LEAF,) for x in iterable)
+
+
+def treedef_children(treedef: Any) -> list[PyTreeDef]:
+    """Return the structures of the parts."""
+    return PyTreeDef.children(treedef)
+
+
+def treedef_is_leaf(treedef: Any) -> bool:
+    """Tell whether a structure has no parts: a leaf, or None."""
+    return sum(1 for _ in treedefs.trails(treedef.tokens)) == 1
+
+
+# --- Paths
+
+
+@attrs.frozen
+class DictKey:
+    """A step of a path: a key."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@attrs.frozen
+class SequenceKey:
+    """A step of a path: a place."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx}]"
+
+
+@attrs.frozen
+class FlattenedIndexKey:
+    """A step of a path: a place among children that have no keys."""
+
+    key: int
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+@attrs.frozen
+class GetAttrKey:
+    """A step of a path: a field."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+KEYED = dict[type, Any]()  # what gives pairs of keys and children, by registered class
+
+
+def _paths(tree: Any, stops: Callable[[Any], bool], path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Yield paths and leaves."""
+    cls: Any = tree.__class__
+    in_class = attrs.has(cls)
+
+    def is_child(x: Any) -> bool:
+        return x is not tree and x is not None and not (in_class and isinstance(x, (bool, int)))
+
+    children, treedef = ([], None) if tree is None or stops(tree) else treedefs.flatten_until(tree, is_child)
+    texts = pytree.paths(treedef) if treedef else []
+    if tree is not None and (not treedef or texts == [""]):
+        yield path, tree
+        return
+    keyed = KEYED.get(cls)
+    for text, child in zip(texts, children, strict=True):
+        key = ast.literal_eval(text[1:-1]) if text[0] == "[" else text[1:]
+        step: Any = SequenceKey(key) if isinstance(key, int) else GetAttrKey(key)
+        step = DictKey(key) if isinstance(tree, dict) else keyed(tree)[0][key][0] if keyed else step
+        yield from _paths(child, stops, (*path, step))
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return pairs of paths and leaves, and the structure."""
+    return list(_paths(tree, _stops(tree, is_leaf))), tree_structure(tree, is_leaf)
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: Any = None) -> list[tuple[Any, Any]]:
+    """Return pairs of paths and leaves."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None) -> Any:
+    """Return a tree of the function of paths and leaves."""
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf)
+    others = [_parts_at(tree, treedef, other, is_leaf) for other in rest]
+    return put(treedef, [f(*pair, *more) for pair, *more in zip(pairs, *others, strict=True)])
+
+
+def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
+    """Return a path as text."""
+    return separator.join([str(next(iter(attrs.asdict(k).values()))) if simple else str(k) for k in keys])
+
+
+# --- Classes of one's own
+
+
+def register_pytree_node(
+    nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None
+) -> None:
+    """Register a class by functions to and from children, and what is no child: a dict, too."""
+
+    def flatten(x: Any) -> Any:
+        children, rest = flatten_func(x)
+        return children, _Rest((rest,))
+
+    def number(x: Any) -> Any:
+        return [(FlattenedIndexKey(n), child) for n, child in enumerate(flatten_func(x)[0])], None
+
+    pytree.register(nodetype, flatten, lambda rest, children: unflatten_func(rest[0], tuple(children)))
+    KEYED[nodetype] = flatten_with_keys_func or number
+
+
+class _Rest(tuple[Any]):
+    """What JAX compares of a structure: it need not hash."""
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self[0])
+        except TypeError:  # of a dict
+            return hash(repr(self[0]))
+
+
+def register_pytree_node_class(cls: Any) -> Any:
+    """Register a class that has ``tree_flatten`` and ``tree_unflatten``."""
+    register_pytree_node(cls, cls.tree_flatten, cls.tree_unflatten)
+    return cls
+
+
+def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any = None, **_: Any) -> Any:
+    """Register a dataclass; fields of the structure are named, or have ``metadata={"static": True}``."""
+    if data_fields is None:
+        fields = {f.name: f.metadata.get("static", False) for f in dataclasses.fields(nodetype) if f.init}
+        data_fields, meta_fields = [[n for n, is_meta in fields.items() if is_meta == m] for m in (False, True)]
+
+    def flatten(x: Any) -> Any:
+        data, meta = [tuple([getattr(x, n) for n in names]) for names in (data_fields, meta_fields)]
+        return data, meta
+
+    def keys(_: Any) -> Any:
+        return [(GetAttrKey(name), None) for name in data_fields], None
+
+    def unflatten(meta: Any, data: Any) -> Any:
+        return nodetype(**dict(zip([*data_fields, *meta_fields], [*data, *meta], strict=True)))
+
+    register_pytree_node(nodetype, flatten, unflatten, keys)
+    return nodetype
+
+
+def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, *_: Any) -> None:
+    """Register a class by functions to pairs of keys and children, and from children."""
+
+    def flatten(x: Any) -> Any:
+        pairs, rest = flatten_with_keys(x)
+        return [child for _, child in pairs], rest
+
+    register_pytree_node(nodetype, flatten, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_with_keys_class(cls: Any) -> Any:
+    """Register a class that has ``tree_flatten_with_keys`` and ``tree_unflatten``."""
+    register_pytree_with_keys(cls, cls.tree_flatten_with_keys, cls.tree_unflatten)
+    return cls
+
+
+def register_static(cls: Any) -> Any:
+    """Register a class whose instances have no leaves."""
+    register_pytree_node(cls, _no_children, same)
+    return cls
+
+
+def _no_children(x: Any) -> Any:
+    return (), x
+
+
+class Partial(functools.partial[Any]):  # of JAX
+    """A function with arguments that are leaves."""
+
+
+def _parts_of(partial: Any) -> Any:
+    return (partial.args, partial.keywords), partial.func
+
+
+def _partial_of(fn: Any, parts: Any) -> Any:
+    return Partial(fn, *parts[0], **parts[1])
+
+
+register_pytree_node(Partial, _parts_of, _partial_of)
