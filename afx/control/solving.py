@@ -133,17 +133,15 @@ def flatten_to_vector(tree: T, who: str) -> tuple[Array, Callable[[Array], T]]:
     """
     leaves, treedef = pytree.flatten(tree)
     moving = moving_leaves(leaves, treedef, who, lambda path: f"the start{path}") or [True] * len(leaves)
-    own = [asarray(x) for x, m in zip(leaves, moving, strict=True) if m]
+    found = [(asarray(x), None) if m else (None, x) for x, m in zip(leaves, moving, strict=True)]
+    own = [x for x, _ in found if x is not None]
     for x in own:
         if x.dtype.kind == "c":
             raise DtypeError(f"{who}: unknowns are real: got {x.aval}; pass real and imaginary parts")
     dtype = np.result_type(float32, *[x.dtype for x in own])
-    ends = np.cumsum([x.size for x in own]).tolist()
-
-    def unravel(vector: Array) -> T:
-        parts = iter([reshape(vector[e - x.size : e], x.shape).astype(x.dtype) for x, e in zip(own, ends, strict=True)])
-        return pytree.unflatten(treedef, [next(parts) if m else x for x, m in zip(leaves, moving, strict=True)])
-
+    shapes = tuple([None if x is None else x.shape for x, _ in found])
+    dtypes = tuple([None if x is None else x.dtype for x, _ in found])
+    unravel = pytree.Unravel((treedef, shapes, dtypes), tuple([x for _, x in found]))
     return concat([reshape(x, (-1,)).astype(dtype) for x in own]), unravel
 
 

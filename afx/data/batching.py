@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
@@ -171,27 +172,30 @@ def padded_batches(tree: Any, size: int, *, key: Array | None = None) -> Batches
         rows.length,
         size,
         count,
-        _pad_orders(_orders(rows.length, key), rows, count * size),
-        lambda order: (rows.take(np.abs(order) - 1), wrap(order > 0)),
+        functools.partial(_draw_padded, _orders(rows.length, key), count * size),
+        functools.partial(_take_masked, rows),
     )
 
 
-def _pad_orders(draw: Callable[[int], Order], rows: Rows | Shards, length: int) -> Callable[[int], Order]:
-    """Return orders of this length: numbers of rows from 1, negative where they fill up."""
+def _take_masked(rows: Rows | Shards, order: Order) -> tuple[Any, Array]:
+    return rows.take(np.abs(order) - 1), wrap(order > 0)
 
-    def draw_padded(epoch: int) -> Order:
-        order = draw(epoch) + 1
-        return np.concatenate([order, -np.resize(order, length - rows.length)])
 
-    return draw_padded
+def _draw_padded(draw: Callable[[int], Order], length: int, epoch: int) -> Order:
+    """Return an order of this length: numbers of rows from 1, negative where they fill up."""
+    order = draw(epoch) + 1
+    return np.concatenate([order, -np.resize(order, length - len(order))])
 
 
 def _orders(length: int, key: Array | None) -> Callable[[int], Order]:
-    """Return the order of the examples as a function of the epoch."""
-    if key is None:
-        return lambda _: np.arange(length)
-    check_key(key, "batches")
-    return lambda epoch: np.asarray(permutation(fold_in(key, epoch), length))
+    """Return the order of the examples as a function of the epoch, which pickles."""
+    if key is not None:
+        check_key(key, "batches")
+    return functools.partial(_draw, length, key)
+
+
+def _draw(length: int, key: Array | None, epoch: int) -> Order:
+    return np.arange(length) if key is None else np.asarray(permutation(fold_in(key, epoch), length))
 
 
 def _weighted_orders(length: int, key: Array | None, weights: ArrayLike) -> Callable[[int], Order]:
@@ -205,12 +209,12 @@ def _weighted_orders(length: int, key: Array | None, weights: ArrayLike) -> Call
         raise ArgumentError("batches: weights are finite, at least 0 and not all 0: got others; look for nan")
     bounds = np.cumsum(shares) / shares.sum()
     final = int(np.flatnonzero(shares)[-1])  # rounding may leave the last bound below 1
+    return functools.partial(_draw_weighted, bounds, final, key)
 
-    def draw(epoch: int) -> Order:
-        uniforms = np.asarray(uniform(fold_in(key, epoch), length, dtype=np.float64))
-        return np.minimum(np.searchsorted(bounds, uniforms, side="right"), final)
 
-    return draw
+def _draw_weighted(bounds: Any, final: int, key: Array, epoch: int) -> Order:
+    uniforms = np.asarray(uniform(fold_in(key, epoch), len(bounds), dtype=np.float64))
+    return np.minimum(np.searchsorted(bounds, uniforms, side="right"), final)
 
 
 # --- Splitting: disjoint parts of a data set, at random from a key, stratified by labels, by groups, or in time

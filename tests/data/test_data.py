@@ -1,6 +1,7 @@
 """`afx.data`: batches as functions of key and step, splits that lose nothing, and prefetching that ends."""
 
 import contextlib
+import pickle
 import sys
 import threading
 import time
@@ -311,3 +312,19 @@ def test_damaged_files_of_arrays_are_named(tmp_path: Path) -> None:
             (tmp_path / "b").write_bytes(damaged[: rng.integers(len(damaged))] if k % 5 == 0 else damaged)
             with contextlib.suppress(FileFormatError, ShapeError, DtypeError):
                 read(tmp_path / "b")
+
+
+def test_batches_pickle() -> None:
+    """For processes of their own: the same batches come from a copy, in order, shuffled, weighted and padded."""
+    rows, key = (np.arange(7.0), afx.arange(7)), afx.random.key(3)
+    for made in (
+        data.batches(rows, 2),
+        data.batches(rows, 2, key=key),
+        data.batches(rows, 2, key=key, weights=np.arange(7.0)),
+        data.padded_batches(rows, 3, key=key),
+    ):
+        again = pickle.loads(pickle.dumps(made))
+        for got, want in zip(again.epoch(1), made.epoch(1), strict=True):
+            for x, y in zip(afx.pytree.leaves(got), afx.pytree.leaves(want), strict=True):
+                assert type(x) is type(y)
+                np.testing.assert_array_equal(np.asarray(x), np.asarray(y))

@@ -1,5 +1,6 @@
 """`odeint`'s methods have their orders, keep what they promise to keep, and give derivatives and dense output."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -219,3 +220,13 @@ def test_methods_in_batches(method: Any) -> None:
     found = afx.vmap(lambda k: odeint(lambda t, y: -k * y, np.float64(1.0), times, method=method))(rates)
     np.testing.assert_allclose(found.ys, np.exp(-rates[:, None] * times), atol=2e-6)
     assert int(found.iterations[0]) < int(found.iterations[1])
+
+
+def test_solutions_pickle() -> None:
+    """With the tree of the state, and values between the steps."""
+    start = {"x": np.float32(1.0), "v": np.ones(2)}
+    result = odeint(lambda t, y: {"x": -y["x"], "v": y["x"] * y["v"]}, start, [0.0, 1.0], dense=True)
+    again = pickle.loads(pickle.dumps(result))
+    for got, want in zip(afx.pytree.leaves(again.solution(0.3)), afx.pytree.leaves(result.solution(0.3)), strict=True):
+        assert got.dtype == want.dtype
+        assert afx.array_equal(got, want)

@@ -7,7 +7,7 @@ import pytest
 import scipy.integrate
 
 import afx
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.integrate import odeint
 from tests.integrate.problems import PROBLEMS
 
@@ -429,7 +429,8 @@ def test_wrong_events_are_named() -> None:
     ("options", "error", "message"),
     [
         ({"event": 3}, ArgumentError, "odeint: event: needs a function"),
-        ({"event": lambda t, y: None}, ShapeError, "odeint: event: .* got none; return what crosses 0"),
+        ({"event": lambda t, y: None}, OperandError, "odeint: event: the function returns numbers: got NoneType None"),
+        ({"event": lambda t, y: ()}, ShapeError, "odeint: event: .* got none; return what crosses 0"),
         ({"rtol": -1.0}, ArgumentError, "odeint: tolerances are numbers from 0 on: got -1.0"),
         ({"atol": float("nan")}, ArgumentError, "tolerances are numbers from 0 on: got nan"),
         ({"rtol": "tight"}, ArgumentError, "tolerances are numbers from 0 on: got 'tight'"),
