@@ -286,18 +286,27 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
     n = asarray(df)
     half = asarray(0.5, n.dtype)
 
+    def log_tail(ratio: Array) -> Array:
+        """Return the logarithm of both tails from this ratio to the root of n on, of which the leading term is all."""
+        return -n * log(ratio) - log(n / 2) - betaln(n / 2, half)
+
+    def cdf(y: Array) -> Array:
+        ratio = abs_(y) / sqrt(n)
+        far = ratio > _FAR
+        tail = exp(log_tail(where(far, ratio, _FAR))) / 2
+        return where(far, where(y < 0, tail, 1 - tail), distributions.stdtr(n, where(far, 0, y)))
+
     def logcdf(y: Array) -> Array:
-        far = y < -1
-        ratio = -where(far, y, -1) / sqrt(n)
-        near = where(ratio < _FAR, ratio, 1)
-        tail = _choose_side(log_betaincc, log_betainc, half, n / 2, near**2)
-        # farther out the leading term is all: ratio**-n / (a B(a, 1/2)), a = n / 2
-        tail = where(ratio < _FAR, tail, -n * log(where(ratio < _FAR, _FAR, ratio)) - log(n / 2) - betaln(n / 2, half))
-        return where(far, tail - math.log(2), log1p(-distributions.stdtr(n, -where(far, -1, y))))
+        low = y < -1
+        ratio = -where(low, y, -1) / sqrt(n)
+        far = ratio > _FAR
+        tail = _choose_side(log_betaincc, log_betainc, half, n / 2, where(far, 1, ratio) ** 2)
+        tail = where(far, log_tail(where(far, ratio, _FAR)), tail)
+        return where(low, tail - math.log(2), log1p(-cdf(-where(low, -1, y))))
 
     return ContinuousDistribution(
         logpdf=lambda y: distributions.log_density(n, y),
-        cdf=lambda y: distributions.stdtr(n, y),
+        cdf=cdf,
         logcdf=logcdf,
         ppf=lambda q: distributions.stdtrit(n, q),
         mean=lambda: where(n > 1, 0.0, math.inf),

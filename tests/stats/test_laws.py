@@ -332,3 +332,19 @@ def test_small_shapes_of_betabinom() -> None:
         np.testing.assert_allclose(
             stats.betabinom.logpmf(dtype(1), 1, dtype(1), dtype(b)), -np.log1p(b), atol=64 * np.finfo(dtype).eps
         )
+
+
+def test_far_tails_of_t() -> None:
+    """Where squares overflow the probability does not vanish; numbers of mpmath."""
+    for dtype, rtol, tail in ((np.float32, 1e-6, 2.2774904536454056e-4), (np.float64, 1e-13, 2.277490460870073e-4)):
+        x, df = dtype(1e26), dtype(0.125)
+        for value, expected in ((stats.t.cdf(-x, df), tail), (stats.t.sf(x, df), tail), (stats.t.cdf(x, df), 1 - tail)):
+            assert value.dtype == dtype
+            np.testing.assert_allclose(value, expected, rtol=rtol)
+        np.testing.assert_allclose(stats.t.logcdf(x, df), np.log1p(-tail), rtol=rtol)
+    np.testing.assert_allclose(stats.t.sf(1e160, np.float64(1.0)), 1 / (np.pi * 1e160), rtol=1e-12)
+    slopes = afx.grad(stats.t.sf, argnums=(0, 1))(np.float64(1e26), np.float64(0.125))
+    density = stats.t.pdf(np.float64(1e26), np.float64(0.125))
+    np.testing.assert_allclose(slopes[0], -density, rtol=1e-12)
+    steps = [float(stats.t.sf(1e26, np.float64(0.125 + h))) for h in (-1e-6, 1e-6)]
+    np.testing.assert_allclose(slopes[1], (steps[1] - steps[0]) / 2e-6, rtol=1e-6)
