@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -80,6 +80,12 @@ def check_numbers(who: str, **values: Any) -> None:
             raise ShapeError(f"{who}: {name} is a scalar: got {aval}; scale gradients to move parameters differently")
         if aval is None or aval.dtype.kind not in "bfiu" or not is_within(value, lambda v: v == v):  # noqa: PLR0124  # nan
             raise ArgumentError(f"{who}: {name} is a real number: got {aval or repr(value)}; give one")
+
+
+def check_mapping(who: str, value: Any, form: str) -> None:
+    """Raise where an argument is no mapping."""
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"{who}: takes a mapping: got {type(value).__name__}; write {form}")
 
 
 def is_within(value: Any, test: Callable[[Any], Any]) -> bool:

@@ -14,7 +14,15 @@ import attrs
 from afx.core import Array, ArrayLike, Shown, float64
 from afx.errors import ArgumentError
 from afx.ops import asarray, clip, cos, exp, floor, full, log, maximum, minimum, sqrt, where
-from afx.optim.hyperparameters import ArraySchedule, Schedule, check_numbers, count_zero, is_within, positive
+from afx.optim.hyperparameters import (
+    ArraySchedule,
+    Schedule,
+    check_mapping,
+    check_numbers,
+    count_zero,
+    is_within,
+    positive,
+)
 from afx.optim.step import check_kind, times
 
 __all__ = [
@@ -231,10 +239,14 @@ def piecewise_constant(start: float, factors: Mapping[int, float]) -> ArraySched
         start: the first learning rate.
         factors: by step, the factor that multiplies the rate from then on.
 
+    Raises:
+        ArgumentError: no mapping, or other than numbers.
+
     >>> piecewise_constant(1.0, {5: 0.5})(asarray(7.0))
     Array(0.5, dtype=float64)
     """
     check_numbers("piecewise_constant", start=start)
+    check_mapping("piecewise_constant", factors, "{step: factor}")
     for step, factor in factors.items():
         check_numbers("piecewise_constant", step=step, factor=factor)
     return plan(_piecewise, start=start, pairs=tuple(sorted(factors.items())))

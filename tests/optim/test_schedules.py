@@ -177,6 +177,13 @@ def test_users_write_schedules() -> None:
 
 def test_bad_schedules_are_refused() -> None:
     """Schedules over no steps, of rates below 0, or that do not return a scalar are refused."""
+    steps: Any = [5, 10]
+    with pytest.raises(
+        errors.ArgumentError, match=r"piecewise_constant: takes a mapping: got list; write {step: factor}"
+    ):
+        optim.piecewise_constant(0.1, steps)
+    with pytest.raises(errors.ArgumentError, match=r"partition: takes a mapping: got list; write {label: optimizer}"):
+        optim.partition(steps, {"a": "x"})
     with pytest.raises(errors.ArgumentError, match="1 or more: got 0"):
         optim.linear(1.0, 0.0, 0)
     with pytest.raises(errors.ArgumentError, match=r"above 0: got -0\.5"):

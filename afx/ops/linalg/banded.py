@@ -15,6 +15,7 @@ from afx.ops._kinds.matrix import matrices, promote_pair
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.gather import scatter
 from afx.ops.indexing.getitem import take_along_axis
+from afx.ops.indexing.index import ints
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.sums import sum as sum_
@@ -40,9 +41,10 @@ def solve_banded(l_and_u: tuple[int, int], ab: ArrayLike, b: ArrayLike) -> Array
     >>> solve_banded((0, 1), np.array([[0.0, 1.0], [2.0, 4.0]]), np.array([4.0, 8.0]))
     Array([1., 2.], dtype=float64)
     """
-    lower, upper = l_and_u
-    if lower < 0 or upper < 0:
-        raise ArgumentError(f"solve_banded: numbers of diagonals are 0 or more: got {l_and_u}; count them")
+    counts = ints(l_and_u, "solve_banded", "l_and_u")
+    if len(counts) != 2 or min(counts) < 0:
+        raise ArgumentError(f"solve_banded: two numbers of diagonals, 0 or more: got {l_and_u}; count them as (l, u)")
+    lower, upper = counts
     x, y = promote_pair(ab, b, "solve_banded")
     columns = reshape(y, (-1, 1)) if y.ndim == 1 else y
     fits = x.ndim > 1 and y.ndim > 0 and x.shape[-2] == lower + upper + 1 and columns.shape[-2] == x.shape[-1]

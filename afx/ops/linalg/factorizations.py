@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 import numpy as np
 
 from afx.core import Array, ArrayLike, Aval, DType, Primitive, bind, bind_single, real_dtype
-from afx.errors import ShapeError
+from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import (
     adjoint,
     arrays,
@@ -75,7 +75,7 @@ def solve_triangular(
 
     Raises:
         ShapeError: the shapes do not fit.
-        ArgumentError: trans is none of these.
+        ArgumentError: no pair of factors, or trans is none of these.
         numpy.linalg.LinAlgError: the diagonal has a 0.
 
     >>> solve_triangular(afx.asarray([[2.0, 1.0], [0.0, 4.0]]), afx.asarray([4.0, 8.0]))
@@ -572,15 +572,16 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Liter
 
     Raises:
         ShapeError: the shapes do not fit.
-        ArgumentError: trans is none of these.
+        ArgumentError: no pair of factors, or trans is none of these.
         numpy.linalg.LinAlgError: a singular matrix.
 
     >>> lu_solve(lu_factor(np.array([[1.0, 2.0], [2.0, 2.0]])), np.array([5.0, 6.0]))
     Array([1., 2.], dtype=float64)
     """
     choice("lu_solve", "trans", trans, (0, 1, 2))
-    packed, y = promote_pair(lu_and_piv[0], b, "lu_solve")
-    order = asarray(lu_and_piv[1])
+    lu, piv = _factored(lu_and_piv, "lu_solve", "lu_factor")
+    packed, y = promote_pair(lu, b, "lu_solve")
+    order = asarray(piv)
     square(packed.aval, "lu_solve")
     sides = right_sides(packed, y, "lu_solve")
     if sides.shape[-2] != packed.shape[-1]:
@@ -593,6 +594,13 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Liter
         z = solve_triangular(packed, z, trans=trans, lower=True, unit_diagonal=True)
         z = _permute_batched_rows(z, argsort(order, axis=-1))
     return z[..., 0] if y.ndim == 1 else z
+
+
+def _factored(pair: Any, who: str, maker: str) -> tuple[Any, Any]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        got = type(pair).__name__
+        raise ArgumentError(f"{who}: takes the pair that {maker} returns: got {got}; write {who}({maker}(a), b)")
+    return pair[0], pair[1]
 
 
 def _permute_batched_rows(x: Array, order: Array) -> Array:
@@ -630,12 +638,13 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
 
     Raises:
         ShapeError: the shapes do not fit.
+        ArgumentError: no pair of a factor and whether it is the lower one.
         numpy.linalg.LinAlgError: a singular matrix.
 
     >>> cho_solve(cho_factor(np.array([[4.0]])), np.array([8.0]))
     Array([2.], dtype=float64)
     """
-    c, lower = c_and_lower
+    c, lower = _factored(c_and_lower, "cho_solve", "cho_factor")
     if lower:
         return solve_triangular(c, solve_triangular(c, b, lower=True), trans=2, lower=True)
     return solve_triangular(c, solve_triangular(c, b, trans=2))

@@ -440,11 +440,16 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
         a: float[..., m, n]: below the diagonal, vectors whose first number is 1.
         taus: float[..., k], k at most n.
 
+    Raises:
+        ShapeError: no matrix, or no vector.
+
     >>> householder_product(np.array([[5.0], [1.0]]), np.array([1.0]))
     Array([[ 0.],
            [-1.]], dtype=float64)
     """
     x, factors = promote_pair(a, taus, "householder_product")
+    if x.ndim < 2 or not factors.ndim:
+        raise ShapeError(f"householder_product: a matrix and a vector: got {x.aval} and {factors.aval}; insert axes")
     (m, n), k = x.shape[-2:], factors.shape[-1]
     v = x[..., :k] * np.tri(m, k, -1, dtype=x.dtype) + np.eye(m, k, dtype=x.dtype)
     vh = conj(matrix_transpose(v))

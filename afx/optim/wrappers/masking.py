@@ -12,6 +12,7 @@ from afx import pytree
 from afx.core import Array, ArrayLike, Shown, aval_of
 from afx.errors import ArgumentError, TreeError
 from afx.ops import ones_like, where, zeros
+from afx.optim.hyperparameters import check_mapping
 from afx.optim.step import (
     EmptyState,
     Labels,
@@ -287,7 +288,7 @@ def partition(optimizers: Mapping[str, Optimizer[Any]], labels: Labels) -> Parti
             ``(path, leaf) -> str``.
 
     Raises:
-        ArgumentError: what is given for a label is no optimizer.
+        ArgumentError: no mapping, or what is given for a label is no optimizer.
         TreeError: the labels do not fit the parameters, or one has no optimizer (in ``init`` and ``step``).
 
     >>> import afx
@@ -298,6 +299,7 @@ def partition(optimizers: Mapping[str, Optimizer[Any]], labels: Labels) -> Parti
     >>> optimizer.step(params, {"w": afx.ones(2), "b": afx.ones(())}, optimizer.init(params))[0]
     {'w': Array([-1., -1.], dtype=float32), 'b': Array(-0.5, dtype=float32)}
     """
+    check_mapping("partition", optimizers, "{label: optimizer}")
     if not optimizers:
         raise ArgumentError("partition: there is nothing to train with: got no optimizers; name one for each label")
     for optimizer in optimizers.values():

@@ -248,6 +248,22 @@ def test_numpys_names_are_answered() -> None:
     [
         (lambda: linalg.solve(A[0], np.ones(2)), afx.errors.ShapeError, "rows of b"),
         (lambda: linalg.inv(np.ones((2, 3))), afx.errors.ShapeError, "square"),
+        (
+            lambda: linalg.cho_solve(np.eye(2), np.ones(2)),
+            afx.errors.ArgumentError,
+            r"takes the pair that cho_factor returns: got ndarray; write cho_solve\(cho_factor\(a\), b\)",
+        ),
+        (lambda: linalg.lu_solve(np.eye(2), np.ones(2)), afx.errors.ArgumentError, "the pair that lu_factor returns"),
+        (
+            lambda: linalg.solve_banded(1, np.ones((3, 2)), np.ones(2)),
+            afx.errors.ArgumentError,
+            r"solve_banded: two numbers of diagonals, 0 or more: got 1; count them as \(l, u\)",
+        ),
+        (
+            lambda: linalg.householder_product(np.ones(2), np.ones(2)),
+            afx.errors.ShapeError,
+            r"householder_product: a matrix and a vector: got float64\[2\] and float64\[2\]",
+        ),
         (lambda: linalg.det(np.ones((2, 2), np.float16)), afx.errors.DtypeError, "half precision"),
         (lambda: linalg.matrix_norm(A, ord=7), afx.errors.ArgumentError, "ord is one of"),
         (lambda: linalg.solve(np.zeros((2, 2)), np.ones(2)), np.linalg.LinAlgError, "[Ss]ingular"),
