@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import afx
-from tests.compiler.native_backend.native_run import Native, same_bits
+from afx.compiler.native_backend.program.leaves import Nest
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
 from tests.every import together
 
 KINDS = ["f4", "f8", "i4", "i8", "u4"]
@@ -75,3 +76,24 @@ def test_programs_with_turned_operands_keep_their_threads_apart() -> None:
         want = np.sqrt(np.abs(x.T + 1)) * np.float32(2) + x.T
         for _ in range(20):
             np.testing.assert_array_equal(np.asarray(f(x)), want)
+
+
+@pytest.mark.parametrize("shape", [(4, 200), (3, 50), (40, 30), (1, 9), (5, 4, 7)])
+@pytest.mark.parametrize("tier", [1, 2])
+def test_many_operations_read_dense_copies(shape: tuple[int, ...], tier: int) -> None:
+    """Functions, and more operations than squares take, compute vectors of what lies in another order."""
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=shape).astype("float32"), rng.normal(size=shape[::-1]).astype("float32")
+
+    def fn(x: Any, y: Any) -> Any:
+        z = (x.T * y + x.T - y / (x.T + 5.0)) * 2.0 - x.T[:, :1] * 0.25
+        return z, afx.sum(afx.exp(x.T) * y), afx.exp(x[..., ::7].T)
+
+    native = assert_same_bits(fn, x, y) if tier == 1 else Native(fn, x, y, tier=2)
+    for nest in [step for step in native.program.block.all_steps() if isinstance(step, Nest)]:
+        if len(nest.operations) > native.target.native.turn_max_operations and len(nest.space) > 1:
+            assert all(ref.strides[-1] in (0, ref.size) for ref in nest.refs if ref.strides)
+    if tier > 1:
+        found, _ = native(x, y)
+        for z, want in zip(found, native.plan(x, y), strict=True):
+            np.testing.assert_allclose(z, want, rtol=1e-5, atol=1e-6)

@@ -30,6 +30,7 @@ from afx.compiler.native_backend.lowering.tiles import (
     has_short_calls,
     shared_rows,
     tile_stencils,
+    turn_first,
 )
 from afx.compiler.native_backend.program.elements import Load, Number, Ref
 from afx.compiler.native_backend.program.leaves import Nest
@@ -373,13 +374,14 @@ class BlockBuilder:
             group.steps = self._cut(group, nest)
 
     def _cut(self, group: Group, nest: Nest) -> list[Step]:
-        """Return a nest, or several that call NumPy's loops for all elements at once instead of short rows."""
-        if not has_short_calls(nest, self.limits):
-            return [nest]
+        """Return a nest behind those that copy what it reads, or several that call NumPy's loops for all elements at once."""
 
-        def temporary(dtype: str) -> Ref:
-            location = self.temporary(nest.space, dtype)
+        def temporary(shape: Shape, dtype: str) -> Location:
+            location = self.temporary(shape, dtype)
             group.writes.append(location.owner)
-            return location.ref
+            return location
 
-        return [*cut_at_calls(nest, temporary)]
+        *copies, nest = turn_first(nest, temporary, self.limits)
+        if not has_short_calls(nest, self.limits):
+            return [*copies, nest]
+        return [*copies, *cut_at_calls(nest, lambda dtype: temporary(nest.space, dtype).ref)]

@@ -8,15 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
+from afx.compiler.native_backend.llvm.nests import is_near
 from afx.compiler.native_backend.llvm.reductions import cut_rows, is_row_reduction
-from afx.compiler.native_backend.lowering.memory import Item, dense, place_memory
-from afx.compiler.native_backend.program.elements import Load, Number, Op, Ref, UfuncLoop, Value
+from afx.compiler.native_backend.lowering.memory import Item, Location, copy_nest, dense, place_memory
+from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop, Value
 from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.leaves import Nest, UfuncCall
 from afx.compiler.native_backend.program.loops import Arg, BlockLoop, Body, Loop
 from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, RowAccess, Step
 from afx.compiler.schedule.buffers import ALIGNMENT
 from afx.compiler.target import NativeTarget
+from afx.core import Shape
 
 # --- Tiles: steps that work on rows run one after the other on a few of them, which stay in the cache
 #
@@ -341,6 +343,31 @@ def _even_part(rows: int, most: int) -> int:
 #     for i, j in n × 3: t[i, j], u[i, j] = x[i, j] + 1, y[j]           # operands of calls are dense
 #     np.power(t, u, out=v)                                             # one call
 #     for i, j in n × 3: z[i, j] = v[i, j] * 2
+
+
+def turn_first(nest: Nest, temporary: Callable[[Shape, str], Location], limits: NativeTarget) -> list[Nest]:
+    """Return a nest behind those that copy operands whose neighbours lie far apart along its last axis.
+
+    Without, each of many operations would be computed one by one. Few take squares that are turned in registers.
+    """
+    far = [(k, v.ref) for k, v in enumerate(nest.values) if isinstance(v, Load) and not _is_near(v.ref, limits)]
+    is_long = len(nest.operations) > limits.turn_max_operations or any(
+        isinstance(op.name, Fast) for op in nest.operations
+    )
+    is_dense = all(ref.strides[-1:] == (ref.size,) for _, ref in nest.stores)
+    if not far or not is_long or not is_dense:
+        return [nest]
+    nests, values = list[Nest](), list(nest.values)
+    for k, ref in far:
+        location = temporary(tuple([n if s else 1 for n, s in zip(nest.space, ref.strides, strict=True)]), ref.dtype)
+        source = attrs.evolve(location, owner=ref.root, offset=ref.offset, strides=ref.strides)
+        nests.append(copy_nest(location, source))
+        values[k] = Load(location.over(nest.space))
+    return [*nests, attrs.evolve(nest, values=tuple(values))]
+
+
+def _is_near(ref: Ref, limits: NativeTarget) -> bool:
+    return not ref.strides or is_near(ref.strides[-1], ref, limits)
 
 
 def has_short_calls(nest: Nest, limits: NativeTarget) -> bool:
