@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import afx
+from afx.compiler.native_backend.program.elements import Fast
+from afx.compiler.native_backend.program.leaves import Nest
 from afx.compiler.target import Target
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from tests.compiler.native_backend.native_run import by_numpy, same_bits
+from tests.compiler.native_backend.native_run import Native, by_numpy, same_bits
 
 
 def loss(x: Any) -> Any:
@@ -81,3 +83,37 @@ def test_arguments_of_functions_that_saturate_are_quiet() -> None:
     assert np.allclose(
         found, afx.grad(lambda x: afx.sum(np.tanh(x) + afx.nn.sigmoid(x) + np.exp(-x * x)))(x), atol=1e-15
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [2, 3, 5, 9, 16, 17, 31])
+def test_short_rows_have_the_bits_of_longer_ones(length: int, dtype: str) -> None:
+    """Fewer lanes do for rows that fill not all of them: others would keep the identity, of sums the zero that changes none."""
+    x = np.random.default_rng(length).normal(size=(11, length)).astype(dtype)
+    x[0], x[1, 0], x[2, -1] = -0.0, np.inf, np.nan
+
+    def fn(x: Any) -> Any:
+        return afx.sum(x * 1.5, axis=1), afx.max(x * 2.0, axis=1), afx.min(-x, axis=1)
+
+    found, _ = Native(fn, x, tier=2)(x)
+    for k, rest in enumerate((-0.0, -np.inf, -np.inf)):
+        longer = np.concatenate([x, np.full((11, 64 - length), rest, dtype)], axis=1)
+        want, _ = Native(fn, longer, tier=2)(longer)
+        assert same_bits(found[k], want[k])
+
+
+@pytest.mark.parametrize("shape", [(12, 9), (6, 9, 9), (50, 3), (4, 17)])
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_functions_of_short_rows_are_stored_before_they_are_reduced(shape: tuple[int, ...], axis: int) -> None:
+    """Functions are computed in groups of rows that fill vectors, and reduced in another loop, to the same bits."""
+    x, y = np.random.default_rng(3).normal(size=(2, *shape)).astype("float32")
+
+    def fn(x: Any, y: Any) -> Any:
+        return afx.sum(afx.exp(x - y), axis=axis), afx.max(afx.sin(x) * y, axis=axis)
+
+    native = Native(fn, x, y, tier=2)
+    nests = [step for step in native.program.block.all_steps() if isinstance(step, Nest)]
+    assert not any(nest.folds and any(isinstance(op.name, Fast) for op in nest.operations) for nest in nests)
+    elements, _ = Native(lambda x, y: (afx.exp(x - y), afx.sin(x) * y), x, y, tier=2)(x, y)
+    want, _ = Native(lambda e, s: (afx.sum(e, axis=axis), afx.max(s, axis=axis)), *elements, tier=2)(*elements)
+    assert all(same_bits(z, w) for z, w in zip(native(x, y)[0], want, strict=True))

@@ -271,7 +271,7 @@ class NestEmitter:
         self.groups: list[RowGroups] = group_rows(nest, w.limits)
         self.outer: int = self._outer()
         self.accumulators: list[Accumulator] = [
-            Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]))
+            Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]), self.length)
             for _, ufunc, ref in (nest.folds if self.outer < len(nest.space) else ())
         ]
         self.sums: list[str] = []

@@ -51,13 +51,16 @@ class Accumulator:
         ufunc: what combines two elements.
         dtype: of the elements.
         count: how many elements are reduced.
+        length: of their rows: lanes behind it would keep the identity, which changes no bit.
     """
 
-    def __init__(self, w: Writer, ufunc: str, dtype: str, count: int) -> None:
+    def __init__(self, w: Writer, ufunc: str, dtype: str, count: int, length: int) -> None:
         self.w = w
         self.ufunc = ufunc
         self.dtype = dtype
         self.is_long: bool = ufunc == ADD and count > FOLD_BLOCK
+        is_short = length < FOLD_LANES and not self.is_long
+        self._width: int = max(SINGLE_LANES, 1 << (length - 1).bit_length()) if is_short else FOLD_LANES
         locations = [w.local(f"[{FOLD_LANES} x {memory_type(dtype)}]", 64) for _ in range(3 if self.is_long else 1)]
         self._lanes = locations[0]
         self._totals, self._rests = locations[1:] or ("", "")
@@ -77,7 +80,7 @@ class Accumulator:
         if not self.is_long:
             return
         part, total, rest = [self._load(location) for location in (self._lanes, self._totals, self._rests)]
-        count, self.w.lanes = self.w.lanes, FOLD_LANES
+        count, self.w.lanes = self.w.lanes, self._width
         both = total + part
         is_finite = (both.bits() & SIZE[self._kind]).compare("ult", INFINITY[self._kind])
         # differences of infinities raise flags
@@ -93,11 +96,11 @@ class Accumulator:
         """Return the one value that all lanes come to."""
         w = self.w
         total = self._load(self._totals or self._lanes)
-        count, w.lanes = w.lanes, FOLD_LANES
+        count, w.lanes = w.lanes, self._width
         if self.is_long:
             both = total + self._load(self._rests)
             total = both.compare("uno", both).choose(total, both)  # of infinities the rest is nan
-        value, width = total.name, FOLD_LANES
+        value, width = total.name, self._width
         while width > 1:
             count_before, half = w.lanes, width // 2
             w.lanes = SINGLE_LANES if half == 2 and self.dtype == "f4" else half  # LLVM fills shorter ones up
@@ -118,16 +121,16 @@ class Accumulator:
         return lane * size if isinstance(lane, int) else self.w.let(f"mul nuw nsw i64 {lane}, {size}")
 
     def _identity(self) -> str:
-        count, self.w.lanes = self.w.lanes, FOLD_LANES
+        count, self.w.lanes = self.w.lanes, self._width
         identity = number(self.w, lane_start(self.ufunc, self.dtype))
         self.w.lanes = count
         return identity
 
     def _load(self, location: str) -> Lanes:
-        return Lanes(self.w, self._kind, self.w.let(f"load <{FOLD_LANES} x {self._kind}>, ptr {location}, align 64"))
+        return Lanes(self.w, self._kind, self.w.let(f"load <{self._width} x {self._kind}>, ptr {location}, align 64"))
 
     def _store(self, value: Lanes, location: str) -> None:
-        self.w.line(f"store <{FOLD_LANES} x {self._kind}> {value.name}, ptr {location}, align 64")
+        self.w.line(f"store <{self._width} x {self._kind}> {value.name}, ptr {location}, align 64")
 
 
 def lane_start(ufunc: str, dtype: str) -> Number:
@@ -350,7 +353,7 @@ class _Lanes:
         self.kind = element_type(self.dtype)
         self.length = step.space[-1]
         self.lanes = w.limits.vector_bytes // int(self.dtype[1:])
-        self.extreme = Accumulator(w, _ufunc_of(step), self.dtype, self.length)
+        self.extreme = Accumulator(w, _ufunc_of(step), self.dtype, self.length, self.length)
 
     def search(self, pointers: list[str]) -> None:
         """Add what stores the index of the extreme of one row."""

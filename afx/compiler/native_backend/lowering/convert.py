@@ -26,6 +26,7 @@ from afx.compiler.native_backend.lowering.memory import (
 )
 from afx.compiler.native_backend.lowering.tiles import (
     cut_at_calls,
+    fold_apart,
     fuse_rows,
     has_short_calls,
     shared_rows,
@@ -382,6 +383,7 @@ class BlockBuilder:
             return location
 
         *copies, nest = turn_first(nest, temporary, self.limits)
-        if not has_short_calls(nest, self.limits):
-            return [*copies, nest]
+        nests = fold_apart(nest, temporary, self.limits)
+        if len(nests) > 1 or not has_short_calls(nest, self.limits):
+            return [*copies, *nests]
         return [*copies, *cut_at_calls(nest, lambda dtype: temporary(nest.space, dtype).ref)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from afx.compiler.native_backend.llvm.nests import is_near
+from afx.compiler.native_backend.llvm.nests import group_rows, is_near
 from afx.compiler.native_backend.llvm.reductions import cut_rows, is_row_reduction
 from afx.compiler.native_backend.lowering.memory import Item, Location, copy_nest, dense, place_memory
 from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop, Value
@@ -368,6 +368,27 @@ def turn_first(nest: Nest, temporary: Callable[[Shape, str], Location], limits: 
 
 def _is_near(ref: Ref, limits: NativeTarget) -> bool:
     return not ref.strides or is_near(ref.strides[-1], ref, limits)
+
+
+def fold_apart(nest: Nest, temporary: Callable[[Shape, str], Location], limits: NativeTarget) -> list[Nest]:
+    """Return a nest, or where it reduces functions over rows that fill no vectors one that stores these, and one that reduces.
+
+    Groups of rows fill vectors where nothing is reduced.
+    """
+    reduced = {k for k, *_ in nest.folds}
+    if not any(isinstance(op.name, Fast) for op in nest.operations) or not reduced:
+        return [nest]
+    *_, length = nest.with_merged_axes().space or (0,)
+    lanes = limits.vector_bytes // max([ref.size for ref in nest.refs])
+    merged = attrs.evolve(nest, folds=()).with_merged_axes()
+    if length % lanes == 0 or length > 2 * lanes or (len(merged.space) > 1 and not group_rows(merged, limits)):
+        return [nest]
+    made = [k for k in reduced if isinstance(nest.values[k], Op)]
+    memory = {k: temporary(nest.space, nest.values[k].dtype).ref for k in made}
+    apart, kept = attrs.evolve(nest, stores=(*nest.stores, *memory.items()), folds=()), sorted(reduced)
+    values = [Load(memory[k]) if k in memory else nest.values[k] for k in kept]
+    folds = tuple([(kept.index(k), ufunc, ref) for k, ufunc, ref in nest.folds])
+    return [apart, Nest(nest.space, tuple(values), (), nest.quiet, folds)]
 
 
 def has_short_calls(nest: Nest, limits: NativeTarget) -> bool:
