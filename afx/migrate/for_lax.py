@@ -36,6 +36,7 @@ from afx.ops.manipulation.shape import broadcast_to, squeeze
 from afx.ops.reductions import cumulative
 from afx.ops.sorting.partition import lexsort, top_k as largest
 from afx.transforms import custom_derivatives as derivatives, vmap as batching
+from afx.transforms.compile.make_graph import trace
 
 __all__ = ["conv_general_dilated", "custom_root", "reduce_window", "sort"]
 
@@ -700,6 +701,39 @@ def process_index(*_: Any, **__: Any) -> int:
 def default_backend() -> str:
     """Return the kind of device."""
     return "cpu"
+
+
+# --- Graphs
+
+
+class Jaxpr:
+    """A graph, by the names that JAX's have."""
+
+    def __init__(self, graph: Any) -> None:
+        self.jaxpr = self
+        self.graph, self.eqns, self.invars, self.outvars = graph, graph.equations, graph.inputs, graph.outputs
+        self.constvars, self.consts = [v for v, _ in graph.constants], [c.value for _, c in graph.constants]
+        self.in_avals, self.out_avals = [x.aval for x in graph.inputs], [x.aval for x in graph.outputs]
+
+    def __repr__(self) -> str:
+        return str(self.graph)
+
+
+def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), **_: Any) -> Callable[..., Jaxpr]:
+    """Return a function that traces another one, some of whose arguments are static."""
+
+    def run(*args: Any, **kwargs: Any) -> Jaxpr:
+        given = static_argnums if is_sequence(static_argnums) else (static_argnums,)
+        still = {k % len(args): args[k % len(args)] for k in given}
+
+        def of_moving(*moving: Any, **kwargs: Any) -> Any:
+            rest = iter(moving)
+            return fun(*[still[k] if k in still else next(rest) for k in range(len(args))], **kwargs)
+
+        moving = [x for k, x in enumerate(args) if k not in still]
+        return Jaxpr(trace(functools.wraps(fun)(of_moving))(*moving, **kwargs))
+
+    return run
 
 
 # --- Attention and differential equations

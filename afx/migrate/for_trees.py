@@ -8,15 +8,18 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 import numpy as np
 
 from afx import pytree
+from afx.core import Array
 from afx.errors import TreeError
 from afx.migrate.for_jax import same
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.manipulation.join import concat
 from afx.pytree import nodes, treedef as treedefs
 
 __all__ = ["KEYED", "Partial", "put", "tree_flatten", "tree_map"]
@@ -24,10 +27,11 @@ __all__ = ["KEYED", "Partial", "put", "tree_flatten", "tree_map"]
 # --- Leaves and structures
 
 
-def put(treedef: Any, leaves: Sequence[Any]) -> Any:
+def put(treedef: Any, leaves: Iterable[Any]) -> Any:
     """Return a tree of leaves; whole numbers and truth values in fields are NumPy's, which stay leaves."""
-    tree = pytree.unflatten(treedef, list(leaves))
-    return tree if len(tree_leaves(tree)) >= len(leaves) else pytree.unflatten(treedef, list(map(_lasting, leaves)))
+    given = list(leaves)
+    tree = pytree.unflatten(treedef, given)
+    return tree if len(tree_leaves(tree)) >= len(given) else pytree.unflatten(treedef, list(map(_lasting, given)))
 
 
 def _lasting(x: Any) -> Any:
@@ -136,9 +140,23 @@ class PyTree:
         return Any
 
 
-def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None) -> Any:
+def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None, **initializer: Any) -> Any:
     """Return leaves put together, with a first value or without."""
-    return functools.reduce(fn, tree_leaves(tree, is_leaf), *start)
+    return functools.reduce(fn, tree_leaves(tree, is_leaf), *start, *initializer.values())
+
+
+def ravel_pytree(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
+    """Return the elements of all leaves, whole numbers too, as a vector, and the function back."""
+    leaves, treedef = tree_flatten(tree)
+    arrays = list(map(asarray, leaves))
+    kinds = [(x.size, x.shape, x.dtype) for x in arrays]
+    return concat([x.reshape(-1) for x in arrays] or [zeros(0)]), functools.partial(_unravel, treedef, kinds)
+
+
+def _unravel(treedef: Any, kinds: list[tuple[int, Any, Any]], vector: Any) -> Any:
+    ends = np.cumsum([size for size, _, _ in kinds])
+    parts = [vector[end - size : end].reshape(shape) for end, (size, shape, _) in zip(ends, kinds, strict=True)]
+    return put(treedef, [part.astype(dtype) for part, (_, _, dtype) in zip(parts, kinds, strict=True)])
 
 
 def tree_all(tree: Any, *, is_leaf: Any = None) -> bool:

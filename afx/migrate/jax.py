@@ -25,8 +25,8 @@ BY_KEYWORD = by_name(_BY_KEYWORD)
 NAMED = {"vmap": "afx.migrate.for_lax.vmap"}  # of another module than for_jax
 # keywords that change no number
 IDLE = (
-    "allow_int check_finite impl indices_are_sorted is_stable lapack_driver out_sharding overwrite_a overwrite_b precision "
-    "unique_indices"
+    "allow_int check_finite device impl indices_are_sorted is_stable lapack_driver out_sharding overwrite_a overwrite_b "
+    "precision unique_indices"
 )
 # arguments of JAX's from a place on that afx takes by name, and the functions
 _PLACES = """2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_and_grad
@@ -98,6 +98,7 @@ _MODULES = """einops: einops.array_api
 equinox equinox.nn: afx.migrate.for_equinox
 jax jax.numpy: afx
 jax.example_libraries.optimizers jax.example_libraries.stax jax.nn.initializers: afx.migrate.for_stax
+jax.experimental.optimizers jax.experimental.stax: afx.migrate.for_stax
 jax.lax: afx.migrate.for_lax
 jax.nn: afx.nn
 jax.numpy.fft jax.scipy.fft: afx.fft
@@ -129,10 +130,10 @@ jax.Array jax.numpy.ndarray jaxtyping.Array jaxtyping.PRNGKeyArray: afx.Array
 jax.config jax.config.config: afx.migrate.for_jax.config
 jax.debug.callback: afx.debug.callback
 jax.debug.print: afx.debug.print
-jax.flatten_util.ravel_pytree: afx.pytree.ravel
+jax.flatten_util.ravel_pytree: afx.migrate.for_trees.ravel_pytree
 jax.image.resize: afx.migrate.for_lax.resize
 jax.jacobian: afx.jacrev
-jax.make_jaxpr: afx.trace
+jax.make_jaxpr equinox.filter_make_jaxpr: afx.migrate.for_lax.make_jaxpr
 jax.nn.logsumexp jax.scipy.special.logsumexp: afx.logsumexp
 jax.nn.swish flax.linen.swish: afx.nn.silu
 jax.numpy.i0: afx.special.i0
@@ -178,6 +179,9 @@ jax.example_libraries.stax elu gelu log_softmax relu selu sigmoid softmax softpl
 jax.ad_checkpoint checkpoint checkpoint_name=same checkpoint_policies: afx.migrate.for_jax.*
 einops pack rearrange reduce repeat unpack: einops.array_api.*
 jax.random bits fold_in key split: afx.random.*
+jax tree_all tree_flatten tree_leaves tree_reduce tree_structure tree_transpose tree_unflatten=put: afx.migrate.for_trees.*
+jax.numpy alltrue=all sometrue=any product=prod cumproduct=cumprod in1d=isin trapz=trapezoid row_stack=vstack
+  DeviceArray=Array: afx.*
 jax.tree all flatten flatten_with_path leaves leaves_with_path map_with_path reduce
   structure transpose: afx.migrate.for_trees.tree_*
 jax.tree_util tree_all tree_flatten tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map_with_path tree_reduce
@@ -203,7 +207,7 @@ jax.lax add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow e
   reduce_or=any expand_dims dot=matmul transpose=permute_dims associative_scan batch_matmul=matmul broadcast_shapes map
   stop_gradient switch reciprocal polygamma=special.polygamma zeta=special.zeta tile stack: afx.*
 equinox filter_eval_shape=eval_shape filter_hessian=hessian filter_jacfwd=jacfwd filter_jacrev=jacrev filter_jvp=jvp
-  filter_make_jaxpr=trace filter_vjp=vjp: afx.*
+  filter_vjp=vjp: afx.*
 jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 # names that are rewritten and yet differ, and how
 _NOTES = """jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
@@ -369,6 +373,8 @@ class JaxMigration(Migration):
         for function in ast.walk(tree):
             if isinstance(function, ast.ClassDef) and function.name in self.static:
                 self._let_hash(function)
+            if isinstance(function, ast.ExceptHandler) and self.bound:
+                self._catch_shapes(function)
             if isinstance(function, ast.Constant) and function.value == "JAX_ENABLE_X64":
                 text = f'is not read: call {CALLS}.config.update("jax_enable_x64", True)'
                 self.remarks.append(Remark(function.lineno, "JAX_ENABLE_X64", text))
@@ -402,12 +408,13 @@ class JaxMigration(Migration):
         before: ast.expr | None = node.args[-1] if node.args else None
         for word, value in words:
             k = keywords.get(id(value))
-            if word and known is not None and word not in known:
+            is_place = word == "backend" and name == "jax.jit"  # of the machine, of which there is one
+            if word and known is not None and (word not in known or is_place):
                 own = next((w for w in SYNONYMS.get(word, "").split() if w in known), None)
                 if k and own:
                     start = k.lineno, k.col_offset
                     self.edits.append(Edit(start, (k.lineno, k.col_offset + len(word)), own))
-                elif k and word in IDLE.split() and before is not None:
+                elif k and (is_place or word in IDLE.split()) and before is not None:
                     self.bases |= set(map(id, ast.walk(value)))
                     self.edits.append(Edit(end_of(before), end_of(value), ""))
                 else:
@@ -416,6 +423,15 @@ class JaxMigration(Migration):
             if f"{name}.{word}" in OTHERWISE:
                 self.remarks.append(Remark(value.lineno, f"{function}({word}=)", OTHERWISE[f"{name}.{word}"]))
             before = value
+
+    def _catch_shapes(self, node: ast.ExceptHandler) -> None:
+        """Let what catches `TypeError`, which JAX's errors of shapes are as a rule, catch afx's."""
+        for kind in node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]:
+            if isinstance(kind, ast.Name) and kind.id == "TypeError":
+                text = "TypeError, afx.errors.ShapeError"
+                text = text if isinstance(node.type, ast.Tuple) else f"({text})"
+                self.edits.append(Edit((kind.lineno, kind.col_offset), end_of(kind), text))
+                self.needed.add("afx")
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Rewrite ``class Model(eqx.Module)`` and its heirs, and what an ``__init__`` assigns to fields."""
@@ -587,7 +603,7 @@ def _in_scope(node: ast.AST, outer: Scope, name_of: Callable[[ast.expr], str]) -
 def _is_outside(node: ast.Subscript, scope: Scope, name_of: Callable[[ast.expr], str]) -> bool:
     """Tell whether an element is named that an array of known shape has not."""
     array = node.value.value if isinstance(node.value, ast.Attribute) and node.value.attr == "at" else node.value
-    known: Any = scope.get(array.id) if isinstance(array, ast.Name) else None
+    known: Any = _value_of(array, scope, name_of) if isinstance(array, (ast.Name, ast.Call)) else None
     if not isinstance(known, tuple) or not isinstance(node.ctx, ast.Load):
         return False
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -104,6 +104,53 @@ def test_a_program_may_begin_otherwise() -> None:
         assert rewritten.startswith(f"import afx.migrate.for_jax\n{start}import afx\n")
 
 
+OLD = """
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.tree_util import tree_flatten, tree_reduce, tree_unflatten
+
+tree = [[1, 2], {"b": 4.5, "a": True}]
+vector, unravel = ravel_pytree(tree)
+back = unravel(vector * 2)
+leaves, structure = tree_flatten(tree)
+moved = tree_unflatten(structure, map(lambda x: x + 1, leaves))
+total = tree_reduce(lambda a, b: a + b, tree, initializer=10)
+old = jax.tree_leaves(tree), jnp.alltrue(jnp.array([True])), jnp.in1d(jnp.array([1]), jnp.array([2]))
+double = jax.jit(lambda x: 2 * x, backend="cpu", device=None)
+jaxpr = jax.make_jaxpr(lambda n, x: jnp.sin(x) ** n, static_argnums=0)(3, 2.0)
+names = [eqn.primitive.name for eqn in jaxpr.jaxpr.eqns][:1]
+last = jnp.arange(5)[10]
+caught = []
+for kind in (TypeError, (ValueError, TypeError)):
+    try:
+        jnp.dot(jnp.ones((2, 3)), jnp.ones((2, 3)))
+    except TypeError:
+        caught.append(1)
+try:
+    jnp.dot(jnp.ones((2, 3)), jnp.ones((2, 3)))
+except (KeyError, TypeError) as error:
+    caught.append(2)
+"""
+
+
+def test_what_tutorials_write() -> None:
+    """Trees of numbers, names that JAX had, places of machines, graphs, and errors that are caught, as JAX has them."""
+    rewritten, remarks = migrate_source(OLD, "jax")
+    assert [remark.name for remark in remarks] == ["jax.make_jaxpr"]
+    found: dict[str, Any] = {}
+    exec(rewritten, found)
+    np.testing.assert_array_equal(found["vector"], [1, 2, True, 4.5])
+    assert [x.dtype.kind for x in afx.pytree.leaves(found["back"])] == ["i", "i", "b", "f"]
+    assert found["moved"] == [[2, 3], {"a": 2, "b": 5.5}]
+    assert [found["total"], found["double"](3.0), found["last"], found["names"]] == [18.5, 6.0, 4, ["sin"]]
+    assert found["caught"] == [1, 1, 2]
+    assert [len(found["old"][0]), found["old"][1], found["old"][2][0]] == [4, True, False]
+    assert str(found["jaxpr"]).startswith("graph(")
+    assert migrate_source("try:\n    f()\nexcept TypeError:\n    pass\n", "jax")[1] == []
+    assert "afx" not in migrate_source("try:\n    f()\nexcept TypeError:\n    pass\n", "jax")[0]
+
+
 def test_axes_have_names_where_they_are_given() -> None:
     """``vmap`` is afx's own unless its axis has a name; meshes of devices come down to the processor."""
     source = (
