@@ -89,30 +89,30 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_740,
-    "compiler": 203_540,
-    "control": 26_910,
-    "core": 38_230,
-    "data": 5_270,
+    "compiler": 204_480,
+    "control": 26_980,
+    "core": 38_710,
+    "data": 5_340,
     "distributed": 50_280,
     "export": 67_340,
     "integrate": 22_400,
     "interpolate": 8_740,
     "io": 17_400,
-    "migrate": 53_660,
+    "migrate": 60_910,
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_220,
-    "ops": 201_620,
-    "optim": 51_990,
+    "ops": 201_890,
+    "optim": 52_010,
     "plot": 3_990,
     "pytree": 10_480,
     "random": 6_250,
     "runtime": 7_870,
     "sample": 19_710,
-    "signal": 13_470,
-    "stats": 36_660,
+    "signal": 13_490,
+    "stats": 36_760,
     "train": 5_970,
-    "transforms": 64_740,  # sets of patterns that are compared by hashes
+    "transforms": 64_890,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)
@@ -484,7 +484,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.49 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.55 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_490_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_550_000
     )

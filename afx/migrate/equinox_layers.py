@@ -6,7 +6,7 @@ import copy
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -509,8 +509,8 @@ class RotaryPositionalEmbedding:
         half = x.shape[-1] // 2
         if 2 * half != self.embedding_size:
             raise ShapeError(f"RotaryPositionalEmbedding: of size {self.embedding_size}: got {x.shape}")
-        turns = np.outer(np.arange(x.shape[0]), self.theta ** -(np.arange(half) / half))
-        c, s = [asarray(np.tile(fn(turns), 2), self.dtype) for fn in (np.cos, np.sin)]
+        turns: Any = np_.arange(x.shape[0])[:, None] * self.theta ** -(np_.arange(half) / half)
+        c, s = [asarray(np_.tile(fn(turns), 2), self.dtype) for fn in (np.cos, np.sin)]
         z: Array = x * c + np_.concatenate([-x[..., half:], x[..., :half]], -1) * s
         return z.astype(x.dtype)
 
@@ -601,6 +601,9 @@ class MultiheadAttention:
 # --- States: what a layer keeps from call to call, beside the model
 
 
+_COUNT: Iterator[int] = itertools.count()
+
+
 @attrs.frozen
 class StateIndex:
     """Where a layer's state is found, and what it is at first."""
@@ -612,18 +615,24 @@ class StateIndex:
         return cls
 
 
-_COUNT = itertools.count()
-
-
 def _is_index(x: Any) -> bool:
     return isinstance(x, StateIndex)
+
+
+def _first_states(model: Any) -> dict[str, Any]:
+    """Return the states of a model at first, or those that are given by their places."""
+    if isinstance(model, dict):
+        states: Any = model
+        return states
+    found = [x for x in tree_flatten(model, _is_index)[0] if _is_index(x)]
+    return {x.marker: pytree.map(asarray, x.init) for x in found}
 
 
 @attrs.frozen
 class State:
     """The states of a model's layers, by their places."""
 
-    states: Any = attrs.field(converter=lambda model: model if type(model) is dict else _first_states(model))
+    states: dict[str, Any] = attrs.field(converter=_first_states)
 
     def get(self, item: StateIndex) -> Any:
         """Return the state of a layer."""
@@ -644,11 +653,6 @@ class State:
     def update(self, substate: State) -> State:
         """Return states with those of a part."""
         return State({**self.states, **substate.states})
-
-
-def _first_states(model: Any) -> dict[str, Any]:
-    found = [x for x in tree_flatten(model, _is_index)[0] if _is_index(x)]
-    return {x.marker: pytree.map(asarray, x.init) for x in found}
 
 
 def delete_init_state(model: Any) -> Any:
@@ -782,7 +786,7 @@ class SpectralNorm:
         """Return the layer's result, and the states with better singular vectors."""
         (u, v), rows = state.get(self.uv_index), self._rows()
         if not (self.inference if inference is None else inference):
-            for _ in range(self.num_power_iterations):
+            for _k in range(self.num_power_iterations):
                 u, v = _improve(stop_gradient(rows), v, self.eps)
             state = state.set(self.uv_index, (u, v))
         weight = rows / (u @ rows @ v)

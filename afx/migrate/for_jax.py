@@ -218,7 +218,8 @@ class at:  # x.at
     def get(self, *, mode: Any = None, fill_value: Any = None, **_: Any) -> Any:
         """Return elements, for places outside the nearest one or a number: nan, or the least integer."""
         if not isinstance(self._x, Array):  # of a container
-            return self._x[self._index if len(self._index) > 1 else self._index[0]]
+            index: Any = self._index
+            return self._x[index if len(index) > 1 else index[0]]
         if mode is None:  # gradients leave out what arrays of places read outside, as JAX's do
             near = self.get(mode="clip")
             if near.dtype.kind != "f" or not any(np.ndim(e) for e in self._index if hasattr(e, "ndim")):

@@ -185,13 +185,14 @@ class OptaxSolver:
     ) -> None:  # fmt: skip
         self.fun, self.opt, self.has_aux, self.maxiter, self.tol = fun, opt, has_aux, maxiter, tol
         self._pre_update = pre_update
-        self._slopes = fun if value_and_grad else slopes_of(fun, has_aux=has_aux)
+        slopes: Any = slopes_of  # of any function
+        self._slopes = fun if value_and_grad else slopes(fun, has_aux=has_aux)
 
     def init_state(self, init_params: Any, *args: Any, **kwargs: Any) -> OptaxState:
         """Return the state before the first step."""
         (value, aux), grads = self._evaluate(init_params, *args, **kwargs)
-        far = [asarray(np.inf, x.dtype) for x in (value, pytree.leaves(grads)[0])]
-        return OptaxState(asarray(0), *far, self.opt.init(init_params), aux)
+        far, steep = [asarray(np.inf, x.dtype) for x in (value, pytree.leaves(grads)[0])]
+        return OptaxState(asarray(0), far, steep, self.opt.init(init_params), aux)
 
     def _evaluate(self, params: Any, *args: Any, **kwargs: Any) -> Any:
         value, grads = self._slopes(params, *args, **kwargs)

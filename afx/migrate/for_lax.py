@@ -585,6 +585,10 @@ def _meet_push(ts: Tangents, _z: Value, xs: Values, params: Params) -> Value:
     return bind(MEET, ts[0], xs[1], **params)
 
 
+def _meet_shape(x: Aval, _place: Aval, *, size: int) -> Aval:
+    return Aval((size, *x.shape), x.dtype)
+
+
 def _meet_nowhere(*_: Any, **__: Any) -> Any:
     raise ArgumentError("a named axis ended before the function that meets along it ran: call that within vmap's")
 
@@ -593,7 +597,7 @@ MEET: Primitive = Primitive(
     "meet",
     "custom",
     _meet_nowhere,
-    lambda x, _place, size: Aval((size, *x.shape), x.dtype),
+    _meet_shape,
     batch=_meet_batch,
     derivative=Derivative(vjps=(_meet_pull,), reads=(4,), jvp=_meet_push),
 )
@@ -603,14 +607,19 @@ def _of_axes(reduce: Callable[[Array], Any]) -> Callable[..., Any]:
     """Return what reduces the values along one named axis or several."""
 
     def run(x: Any, axis_name: Any, **_: Any) -> Any:
-        for name in axis_name if is_sequence(axis_name) else [axis_name]:
-            x = tree_map(lambda leaf, name=name: reduce(_meet(leaf, name)), x)
-        return x
+        def meet(leaf: Any) -> Any:
+            for name in axis_name if is_sequence(axis_name) else [axis_name]:
+                leaf = reduce(_meet(leaf, name))
+            return leaf
+
+        return tree_map(meet, x)
 
     return run
 
 
-pmean, pmax, pmin = (_of_axes(lambda x, name=name: getattr(x, name)(0)) for name in ("mean", "max", "min"))
+pmean: Callable[..., Any] = _of_axes(lambda x: x.mean(0))
+pmax: Callable[..., Any] = _of_axes(lambda x: x.max(0))
+pmin: Callable[..., Any] = _of_axes(lambda x: x.min(0))
 
 
 def psum(x: Any, axis_name: Any, **_: Any) -> Any:

@@ -38,6 +38,7 @@ from afx.ops.creation.matrices import eye, tril, triu
 from afx.ops.elementwise.comparison import equal
 from afx.ops.elementwise.complex import conj, real
 from afx.ops.indexing.getitem import take_along_axis
+from afx.ops.indexing.index import is_sequence
 from afx.ops.linalg.solve import substitute, substitute_small, triangles_pay
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
@@ -597,7 +598,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Liter
 
 
 def _factored(pair: Any, who: str, maker: str) -> tuple[Any, Any]:
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+    if not is_sequence(pair) or len(pair) != 2:
         got = type(pair).__name__
         raise ArgumentError(f"{who}: takes the pair that {maker} returns: got {got}; write {who}({maker}(a), b)")
     return pair[0], pair[1]
