@@ -621,9 +621,8 @@ def _is_index(x: Any) -> bool:
 
 def _first_states(model: Any) -> dict[str, Any]:
     """Return the states of a model at first, or those that are given by their places."""
-    if isinstance(model, dict):
-        states: Any = model
-        return states
+    if model.__class__ is dict:
+        return model
     found = [x for x in tree_flatten(model, _is_index)[0] if _is_index(x)]
     return {x.marker: pytree.map(asarray, x.init) for x in found}
 
