@@ -99,6 +99,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
     if name in DTYPES.split():
         return functools.partial(asarray, dtype=np.dtype(name))
     families: dict[Any, Any] = {draw: DRAWS, _loop: LOOPS, _of_sets: ("intersect1d", "setdiff1d", "setxor1d")}
+    families[_count_in] = ("histogram2d", "histogramdd")
     fn = segment if name.startswith("segment_") else next((f for f, names in families.items() if name in names), None)
     if fn is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -573,6 +574,13 @@ def histogram(*args: Any, **kwargs: Any) -> tuple[Array, Array]:
     """Return counts, which are floats as JAX's, and edges."""
     counts, edges = histograms.histogram(*args, **kwargs)
     return counts.astype(get_default_dtype()), edges
+
+
+def _count_in(name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Return counts of boxes, which are integers as JAX's unless they are weighted, and edges."""
+    counts, *edges = getattr(histograms, name)(*args, **kwargs)
+    is_whole = kwargs.get("weights") is None and not kwargs.get("density")
+    return (counts.astype(int) if is_whole else counts, *edges)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:

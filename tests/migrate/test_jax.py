@@ -59,9 +59,6 @@ LEFT = {
     "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
     "import jax.numpy as jnp\ncounts, edges = jnp.histogram(x, 5)": r"on the edge of two bins",
     "import jax\njax.sharding.use_mesh(m)": r"there is one device",
-    "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', 1)\nx = jnp.int8, jnp.uint8, y / 3": (
-        "float32 under x64"
-    ),
 }
 
 

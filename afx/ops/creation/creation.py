@@ -11,7 +11,7 @@ import numpy as np
 from afx import pytree
 from afx.core import Aval, DTypeLike, Tracer, aval_of, bind, checked_shape, integer, register_function
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
-from afx.core.dtypes import KEPT, check_dtype, data_dtype, default_complex, get_default_dtype
+from afx.core.dtypes import check_dtype, data_dtype, default_complex, get_default_dtype
 from afx.core.numpy_names import Order, check_device, check_memory_order, refuse_out
 from afx.core.primitive import NUMPY_OF, Primitive, weak_or_strong
 from afx.errors import CopyError, OperandError
@@ -136,12 +136,12 @@ def _convert_numbers(obj: Any, target: Any) -> Any:
         raise OperandError(
             f"asarray: not an array of numbers: got {type(obj).__name__} {obj!r:.60}; give a list, or an array of numbers"
         )
-    if target is None and value.dtype.char not in KEPT:
-        return value.astype(data_dtype(value.dtype, "asarray"))
-    check_dtype(value.dtype, "asarray")
-    if target is None and value.dtype.kind in "fc" and not _holds_numpy(obj):
-        value = value.astype(get_default_dtype() if value.dtype.kind == "f" else default_complex())
-    return value
+    if target is not None:
+        return value
+    own = data_dtype(value.dtype, "asarray")
+    if own.kind in "fc" and not _holds_numpy(obj):
+        own = get_default_dtype() if own.kind == "f" else default_complex()
+    return value.astype(own, copy=False)
 
 
 def _holds_numpy(obj: Any) -> bool:
