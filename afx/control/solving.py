@@ -131,18 +131,11 @@ def flatten_to_vector(tree: T, who: str) -> tuple[Array, Callable[[Array], T]]:
     Raises:
         DtypeError: a leaf is complex, or none is floating.
     """
-    leaves, treedef = pytree.flatten(tree)
-    moving = moving_leaves(leaves, treedef, who, lambda path: f"the start{path}") or [True] * len(leaves)
-    found = [(asarray(x), None) if m else (None, x) for x, m in zip(leaves, moving, strict=True)]
-    own = [x for x, _ in found if x is not None]
-    for x in own:
-        if x.dtype.kind == "c":
-            raise DtypeError(f"{who}: unknowns are real: got {x.aval}; pass real and imaginary parts")
-    dtype = np.result_type(float32, *[x.dtype for x in own])
-    shapes = tuple([None if x is None else x.shape for x, _ in found])
-    dtypes = tuple([None if x is None else x.dtype for x, _ in found])
-    unravel = pytree.Unravel((treedef, shapes, dtypes), tuple([x for _, x in found]))
-    return concat([reshape(x, (-1,)).astype(dtype) for x in own]), unravel
+    moving_leaves(*pytree.flatten(tree), who, lambda path: f"the start{path}")
+    vector, unravel = pytree.ravel(tree)
+    if vector.dtype.kind == "c":
+        raise DtypeError(f"{who}: unknowns are real: got {vector.aval}; pass real and imaginary parts")
+    return vector.astype(np.result_type(float32, vector.dtype)), unravel
 
 
 @attrs.frozen(eq=False)
@@ -504,7 +497,7 @@ def as_vector(out: Any, dtype: DType, who: str) -> Array:
 
 
 def as_scalar(out: Any, dtype: DType, who: str, kinds: str = "f") -> Array:
-    """Return what a user's function returns, one real number, as a scalar of a dtype."""
+    """Return what a user's function returns, one real number, in a dtype."""
     z = asarray(out)
     if z.shape != ():
         raise ShapeError(f"{who}: the function returns a real scalar: got {z.aval}; reduce it with afx.sum")

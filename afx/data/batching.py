@@ -188,7 +188,7 @@ def _draw_padded(draw: Callable[[int], Order], length: int, epoch: int) -> Order
 
 
 def _orders(length: int, key: Array | None) -> Callable[[int], Order]:
-    """Return the order of the examples as a function of the epoch, which pickles."""
+    """Return the order of the examples as a function of the epoch."""
     if key is not None:
         check_key(key, "batches")
     return functools.partial(_draw, length, key)

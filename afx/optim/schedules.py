@@ -240,7 +240,7 @@ def piecewise_constant(start: float, factors: Mapping[int, float]) -> ArraySched
         factors: by step, the factor that multiplies the rate from then on.
 
     Raises:
-        ArgumentError: no mapping, or other than numbers.
+        ArgumentError: no mapping of numbers.
 
     >>> piecewise_constant(1.0, {5: 0.5})(asarray(7.0))
     Array(0.5, dtype=float64)

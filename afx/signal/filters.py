@@ -313,7 +313,7 @@ def sosfiltfilt(sos: Nested, x: Nested, axis: int = -1, padtype: Padtype = "odd"
     """Return a signal filtered forward and backward by sections of second order; see `filtfilt`.
 
     Raises:
-        ConcreteValueError: the sections are traced by `jit` or `vmap`, and the padding is not given.
+        ConcreteValueError: the sections are not known, and the padding is not given.
 
     >>> sosfiltfilt([[0.5, 0.0, 0.0, 1.0, -0.5, 0.0]], np.ones(8)).round(4)
     Array([1., 1., 1., 1., 1., 1., 1., 1.], dtype=float64)

@@ -287,7 +287,7 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
     half = asarray(0.5, n.dtype)
 
     def log_tail(ratio: Array) -> Array:
-        """Return the logarithm of both tails from this ratio to the root of n on, of which the leading term is all."""
+        """Return the logarithm of both far tails, their leading term."""
         return -n * log(ratio) - log(n / 2) - betaln(n / 2, half)
 
     def cdf(y: Array) -> Array:

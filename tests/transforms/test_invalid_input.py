@@ -119,7 +119,7 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
         (
             lambda: afx.sparse_jacobian(lambda _: None)(X),
             errors.ArgumentError,
-            "sparse_jacobian: the function returns no arrays: got none; return what to differentiate",
+            "sparse_jacobian: the function returns no arrays: got none; return some",
         ),
         (
             lambda: afx.jacrev(afx.sin)(3),

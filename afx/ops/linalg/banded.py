@@ -43,7 +43,7 @@ def solve_banded(l_and_u: tuple[int, int], ab: ArrayLike, b: ArrayLike) -> Array
     """
     counts = ints(l_and_u, "solve_banded", "l_and_u")
     if len(counts) != 2 or min(counts) < 0:
-        raise ArgumentError(f"solve_banded: two numbers of diagonals, 0 or more: got {l_and_u}; count them as (l, u)")
+        raise ArgumentError(f"solve_banded: two numbers of diagonals, 0 or more: got {l_and_u}; count them")
     lower, upper = counts
     x, y = promote_pair(ab, b, "solve_banded")
     columns = reshape(y, (-1, 1)) if y.ndim == 1 else y

@@ -599,8 +599,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Liter
 
 def _factored(pair: Any, who: str, maker: str) -> tuple[Any, Any]:
     if not is_sequence(pair) or len(pair) != 2:
-        got = type(pair).__name__
-        raise ArgumentError(f"{who}: takes the pair that {maker} returns: got {got}; write {who}({maker}(a), b)")
+        raise ArgumentError(f"{who}: takes what {maker} returns: got {type(pair).__name__}; write {who}({maker}(a), b)")
     return pair[0], pair[1]
 
 
@@ -639,7 +638,7 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
 
     Raises:
         ShapeError: the shapes do not fit.
-        ArgumentError: no pair of a factor and whether it is the lower one.
+        ArgumentError: no pair of factors.
         numpy.linalg.LinAlgError: a singular matrix.
 
     >>> cho_solve(cho_factor(np.array([[4.0]])), np.array([8.0]))

@@ -675,8 +675,7 @@ def minimize(
     Raises:
         ArgumentError: no such method; bounds that leave nothing between them.
         ShapeError: ``fn`` returns no scalar.
-        DtypeError: it is no real floating number (for ``nelder_mead`` no real one).
-        OperandError: a condition returns no numbers.
+        DtypeError: it is no floating number; for ``nelder_mead``, no real one.
 
     >>> import afx
     >>> result = minimize(lambda x, a: afx.sum((x - a) ** 2), afx.zeros(2), afx.asarray([1.0, 2.0]))

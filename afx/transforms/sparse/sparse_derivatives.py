@@ -167,7 +167,7 @@ class Layouts:
         traced = to_graph(flat, pytree.structure((tuple(inputs), named)), inputs, self._who)
         outputs = [a.aval for a in traced.graph.outputs]
         if not outputs:
-            raise ArgumentError(f"{self._who}: the function returns no arrays: got none; return what to differentiate")
+            raise ArgumentError(f"{self._who}: the function returns no arrays: got none; return some")
         self._check_real(outputs, "result")
         layout = self._make(*_entries(traced.graph, len(first)))
         if not traced.lifted:
