@@ -23,6 +23,7 @@ from afx.compiler.numpy_backend.program import (
     common_errstate,
     copies,
     in_arena,
+    in_rows,
     kernel_text,
     made_kernel,
     made_pool,
@@ -327,6 +328,7 @@ class _Emitter:
             text = text or applied(call.op, call.params, xs, self.names)
         else:
             text = applied(call.op, call.params, xs, self.names)
+        text = text if call.method == "copies" else in_rows(call, text, self.names)
         several = lookup(call.op).multiple_results
         head = f"{targets}{',' if several else ''} = " if targets else ""
         self._add([f"{head}{text}"], call.error_state, call.equation)

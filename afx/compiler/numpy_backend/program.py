@@ -466,7 +466,7 @@ def _numpy_call(call: Call, xs: Sequence[str], out: str, names: ScheduleNames) -
     if call.method == "ufunc":
         name, ufunc = names.ufunc(call.op)
         into = into.replace(", ", ", out=", 1) if ufunc in BY_NAME else into
-        into += ", order='C'" if call.allocates and ufunc.signature is None and _may_be_turned(call) else ""
+        into += ", order='C'" if call.allocates and may_be_turned(call) else ""
         text = f"{name}({', '.join(xs)}{into})"
     elif call.method == "dot":
         text = f"{xs[0]}.dot({xs[1]}{into})"
@@ -476,12 +476,19 @@ def _numpy_call(call: Call, xs: Sequence[str], out: str, names: ScheduleNames) -
         text = f"{names.numpy('vecdot')}({', '.join(xs)}{into})"
     else:
         text = _reduction(call, xs[0], into, names)
+        text = in_rows(call, text, names) if call.allocates else text
     return f"{out} = {text}" if call.allocates else text
 
 
-def _may_be_turned(call: Call) -> bool:
+def in_rows(call: Call, text: str, names: ScheduleNames) -> str:
+    """Return the expression of what a call makes in row-major order."""
+    is_any = may_be_turned(call) and len(call.outputs) == 1 and len(call.outputs[0].shape) > 1
+    return f"{names.numpy('asarray')}({text}, order='C')" if is_any else text
+
+
+def may_be_turned(call: Call) -> bool:
     """Tell whether an operand may lie in another order than rows: NumPy would lay out what it makes of it in that order."""
-    return any(isinstance(x, Buffer) and x.storage in ("view", "fresh") and len(x.shape) > 1 for x in call.operands)
+    return any(isinstance(x, Buffer) and x.storage == "view" and len(x.shape) > 1 for x in call.operands)
 
 
 def _reduction(call: Call, x: str, into: str, names: ScheduleNames) -> str:
@@ -501,7 +508,7 @@ def _unrolled(call: Call, x: str, out: str, names: ScheduleNames) -> list[str]:
     name, ufunc = names.ufunc(call.op)
     by = "out=" if ufunc in BY_NAME else ""
     first = f"{name}({parts[0]}, {parts[1]}"
-    lines = [f"{out} = {first})" if call.allocates else f"{first}, {by}{out})"]
+    lines = [f"{out} = {in_rows(call, first + ')', names)}" if call.allocates else f"{first}, {by}{out})"]
     return lines + [f"{name}({out}, {part}, {by}{out})" for part in parts[2:]]
 
 

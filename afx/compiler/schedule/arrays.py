@@ -58,8 +58,8 @@ class Arrays:
         return np.where(test, x, y)  # pyright: ignore[reportUnknownVariableType]  # of arrays of any dtype
 
     def cast(self, x: Any, dtype: Any) -> Any:
-        """Return an array in another dtype."""
-        return x.astype(dtype, copy=False)
+        """Return an array in another dtype, in row-major order."""
+        return x if x.dtype == dtype else x.astype(dtype, order="C")
 
     def add(self, to: Any, x: Any) -> None:
         """Add elements to others."""

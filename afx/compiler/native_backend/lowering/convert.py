@@ -80,7 +80,6 @@ class BlockBuilder:
         self._fresh = -1
         self.multiplications = 0  # of its products so far
         self._taken: set[int] = set()  # owners of results
-        self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
         self._filled: dict[Any, Location] = {}
         for buffer in schedule.inputs:
             self.own(buffer.index, buffer.shape, dtype_name(buffer.dtype))
@@ -93,8 +92,6 @@ class BlockBuilder:
         inner._rows = rows
         for buffer, location in zip(schedule.inputs, given, strict=True):
             inner.locations[buffer.index] = attrs.evolve(location, owner=buffer.index)
-            if location.owner in self._unordered:
-                inner._unordered.add(buffer.index)
         return inner
 
     # -- values --
@@ -158,12 +155,7 @@ class BlockBuilder:
     def is_row_major(self, location: Location) -> bool:
         """Tell whether NumPy's axes lie in order there, so that results like it, and copies, are dense in row-major order."""
         steps = [abs(s) for s, n in zip(location.strides, location.shape, strict=True) if n > 1]
-        return location.owner not in self._unordered and steps == sorted(steps, reverse=True)
-
-    def lay_out_as(self, owner: int, operands: Sequence[Location]) -> None:
-        """Note that NumPy lays memory out in the order of operands, which need not be row-major."""
-        if not all(map(self.is_row_major, operands)):
-            self._unordered.add(owner)
+        return steps == sorted(steps, reverse=True)
 
     def ordered(self, x: Operand) -> Location:
         """Return where an operand lies whose order of elements in memory decides about NumPy's bits."""
@@ -195,14 +187,10 @@ class BlockBuilder:
         operands: Sequence[Operand],
         quiet: tuple[str, ...] | None,
         make: Callable[[Group, list[int]], int],
-        allocates: bool = False,
     ) -> None:
         """Add a call to the last group of its space that runs behind its operands, or to a new one."""
         space = out.shape
         owner = self.own_buffer(out).owner
-        locations = [self.locations[x.index] for x in operands if isinstance(x, Buffer)]
-        if allocates and not any(p.shape == space and all(p.strides) and self.is_row_major(p) for p in locations):
-            self.lay_out_as(owner, locations)  # one in row-major order decides about all
         for x in operands:
             if isinstance(x, Buffer):
                 self.dtype(x)

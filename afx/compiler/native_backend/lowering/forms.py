@@ -289,12 +289,12 @@ def _cast_in(b: BlockBuilder, group: Group, k: int, want: str) -> int:
     return group.add(Op("cast", want, (k,)))
 
 
-def add_cast(b: BlockBuilder, out: Buffer, x: Operand, quiet: ErrorState, allocates: bool = False) -> None:
+def add_cast(b: BlockBuilder, out: Buffer, x: Operand, quiet: ErrorState) -> None:
     """Add a conversion of an operand to a block; one of floats to fewer bits overflows without a word."""
     want = dtype_name(out.dtype)
     if isinstance(x, Buffer) and out.dtype.itemsize < x.dtype.itemsize and want[0] == "f":
         quiet = tuple(sorted({*(quiet or ()), "over"}))
-    b.elementwise(out, [x], quiet, lambda group, args: _cast_in(b, group, args[0], want), allocates)
+    b.elementwise(out, [x], quiet, lambda group, args: _cast_in(b, group, args[0], want))
 
 
 def add_select(b: BlockBuilder, out: Buffer, xs: Sequence[Operand]) -> None:
@@ -314,20 +314,16 @@ def add_select(b: BlockBuilder, out: Buffer, xs: Sequence[Operand]) -> None:
     b.elementwise(out, xs, None, add)
 
 
-def add_fast(
-    b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState, allocates: bool
-) -> bool:
+def add_fast(b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState) -> bool:
     """Add a call of a function of the second tier to a block; tell whether there is one of this name."""
     types = [dtype_name(x.dtype) for x in (out, *xs) if isinstance(x, Buffer)]
     if not has_fast(name, tuple(types), b.tier):
         return False
-    b.elementwise(out, xs, quiet, call_of(Fast(name, None), types[0]), allocates)
+    b.elementwise(out, xs, quiet, call_of(Fast(name, None), types[0]))
     return True
 
 
-def add_scipy_ufunc(
-    b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState, allocates: bool = False
-) -> None:
+def add_scipy_ufunc(b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState) -> None:
     """Add a call of SciPy's loop on strips, as of NumPy's, to a block.
 
     Raises:
@@ -340,7 +336,7 @@ def add_scipy_ufunc(
         loop = UfuncLoop(f"special.{name}", tuple(types), False)
     else:
         loop = loop_of(f"special.{name}", tuple(types))
-    b.elementwise(out, xs, quiet, call_of(loop, types[-1]), allocates)
+    b.elementwise(out, xs, quiet, call_of(loop, types[-1]))
 
 
 # --- Folds: reductions in the order of the second tier, joined to the loops that make what they reduce

@@ -244,13 +244,12 @@ class Calls(Arrays):
     These stand for NumPy's, so that the methods that `Arrays` has give them without a type.
     """
 
-    __slots__ = ("_allocates", "_quiet", "_steps", "b", "op")
+    __slots__ = ("_quiet", "_steps", "b", "op")
 
     def __init__(self, b: BlockBuilder, call: Call) -> None:
         self.b: BlockBuilder = b
         self.op: str = call.op
         self._quiet = quiet_of(call)
-        self._allocates = call.allocates
         self._steps = 0
 
     @property
@@ -323,7 +322,7 @@ class Calls(Arrays):
             converted = self.new(x.shape, dtype)
             self.copy(converted, x)
             return converted
-        return self._made(x.shape, np.dtype(dtype), add_cast, x.operand, self.quiet, True)
+        return self._made(x.shape, np.dtype(dtype), add_cast, x.operand, self.quiet)
 
     def _values(self, xs: Sequence[Any]) -> list[Operand]:
         """Return arrays and numbers as operands; a number of Python takes the dtype of the first array that suits it."""
@@ -402,8 +401,6 @@ class Calls(Arrays):
         if axis and len(indices) > 1:
             self.refuse("several indices behind the first axis, whose result NumPy lays out anew")
         out: Recorded = self.new((*x.shape[:axis], *_common_shape(indices), *x.shape[axis + len(indices) :]), x.dtype)
-        if len(indices) > 1:
-            self.b.lay_out_as(out.location.owner, [x.location, *[i.location for i in indices]])
         self._index("gather", out, x, indices, axis, [x, *indices], out)
         return out
 
@@ -451,7 +448,7 @@ class Calls(Arrays):
         elif out.location.owner < 0 and not self.b.is_elementwise(out.operand):
             self.b.locations[buffer.index] = out.location
         else:
-            add_cast(self.b, buffer, out.operand, None, self._allocates)
+            add_cast(self.b, buffer, out.operand, None)
 
     def copy(self, to: Recorded, x: Recorded) -> None:
         """Write elements."""

@@ -369,10 +369,10 @@ def _apply(b: BlockBuilder, call: Call) -> None:
         ROLES[p.algebra.canonical](b, call)
     elif p.lowering.native is not None:
         record(b, call, p.lowering.native)
-    elif add_fast(b, out, call.op, call.operands, call.error_state, call.allocates):
+    elif add_fast(b, out, call.op, call.operands, call.error_state):
         pass
     elif p.lowering.scipy_ufunc:
-        add_scipy_ufunc(b, out, p.lowering.scipy_ufunc, call.operands, call.error_state, call.allocates)
+        add_scipy_ufunc(b, out, p.lowering.scipy_ufunc, call.operands, call.error_state)
     else:
         raise UnsupportedError(f"{call.op} has no native form")
 
