@@ -98,6 +98,24 @@ class PyTreeDef(treedefs.TreeDef[Any]):
     def __repr__(self) -> str:
         return f"PyTreeDef({super().__repr__()})"
 
+    @property
+    def num_nodes(self) -> int:
+        """The number of containers and leaves."""
+        return sum(1 for _ in treedefs.trails(self.tokens))
+
+    def children(self) -> list[PyTreeDef]:
+        """Return the structures of the parts."""
+        first, *rest = self.tokens
+        parts, part, missing = list[PyTreeDef](), list[Any](), 1
+        for token in [nodes.LEAF] * first.arity if isinstance(first, nodes.Node) and first.is_flat else rest:
+            part.append(token)
+            missing += (0 if token.is_flat else token.arity) - 1 if isinstance(token, nodes.Node) else -1
+            if not missing:
+                count = sum(t is nodes.LEAF for t, _ in treedefs.trails(part))
+                parts.append(PyTreeDef(tuple(part), count))
+                part, missing = [], 1
+        return parts
+
 
 def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
     """Return leaves and the structure."""
@@ -158,6 +176,16 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: 
 def all_leaves(iterable: Any, is_leaf: Any = None) -> bool:
     """Tell whether all are leaves."""
     return all(tree_structure(x, is_leaf).tokens == (nodes.LEAF,) for x in iterable)
+
+
+def treedef_children(treedef: Any) -> list[PyTreeDef]:
+    """Return the structures of the parts."""
+    return PyTreeDef.children(treedef)
+
+
+def treedef_is_leaf(treedef: Any) -> bool:
+    """Tell whether a structure has no parts: a leaf, or None."""
+    return sum(1 for _ in treedefs.trails(treedef.tokens)) == 1
 
 
 # --- Paths

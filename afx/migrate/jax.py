@@ -88,6 +88,10 @@ SYNONYMS: dict[str, str] = by_name(_SYNONYMS)
 GRADIENTS = re.compile(rb"grad|jac|hessian|jvp|vjp|optim|lineari[sz]e")  # of a program that has some
 OTHERWISE = by_name("jax.numpy.linalg.matrix_rank.rtol: is relative to the largest singular value, JAX's is not")
 OF_KEYS = "PRNGKey clone fold_in key key_data split wrap_key_data"  # what draws no numbers
+# that give float32 under x64
+SMALL = "jax.numpy.int8 jax.numpy.int16 jax.numpy.int32 jax.numpy.uint8 jax.numpy.uint16 jax.numpy.uint32"
+FLOATS = "jax.numpy.float16 jax.numpy.float32"
+QUOTIENTS = "average divide mean nanmean nanstd nanvar std true_divide var"
 
 # modules of JAX's, and the one of afx's that has their names
 _MODULES = """einops: einops.array_api
@@ -165,7 +169,7 @@ jax.numpy.linalg lstsq: afx.migrate.for_jax.*
 jax.scipy.linalg cholesky eigh qr solve: afx.migrate.for_jax.*
 jax.test_util check_grads: afx.migrate.for_jax.*
 jax.tree_util DictKey FlattenedIndexKey GetAttrKey Partial SequenceKey all_leaves keystr register_dataclass
-  register_pytree_node register_pytree_node_class register_pytree_with_keys
+  register_pytree_node treedef_children treedef_is_leaf register_pytree_node_class register_pytree_with_keys
   register_pytree_with_keys_class register_static: afx.migrate.for_trees.*
 jax.ops segment_max segment_min segment_prod segment_sum: afx.migrate.for_jax.*
 jax.numpy array_repr array_str cdouble complexfloating csingle double dtype euler_gamma floating generic get_printoptions
@@ -380,10 +384,17 @@ class JaxMigration(Migration):
                     if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
                         text = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
-        names = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
-        draws = [n for n, name in names if name.startswith("jax.random.") and name[11:] not in OF_KEYS.split()]
-        text = "draws from afx's own stream: other numbers than JAX's of that key"
-        self.remarks.extend([Remark(n.lineno, ast.unparse(n), text) for n in draws[:1]])
+        named = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+        divides = any(isinstance(n, ast.Div) or getattr(n, "attr", "") in QUOTIENTS.split() for n in ast.walk(tree))
+        small = [n for n, name in named if name in [*FLOATS.split(), *(SMALL.split() if divides else ())]]
+        small = small if b"jax_enable_x64" in b"".join(self.lines) else []
+        draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS.split()]
+        text = "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"
+        for nodes, advice in (
+            (small, text),
+            (draws, "draws from afx's own stream: other numbers than JAX's of that key"),
+        ):
+            self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in nodes[:1]])
         super().begin(tree)
 
     def _check_keywords(self, node: ast.Call, name: str, target: str, words: list[tuple[str | None, ast.expr]]) -> None:

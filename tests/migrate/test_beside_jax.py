@@ -441,6 +441,8 @@ results = [
 ]
 deep = jax.tree.map(lambda a, b: (a, b), {"a": 1, "b": [2]}, {"a": [3, 4], "b": [{"c": 5}]})
 turned = jax.tree.transpose(jax.tree.structure({"a": 0, "b": 0}), None, {"a": [1, 2], "b": [3, 4]})
+parts = jax.tree_util.treedef_children(jax.tree.structure([{"a": 0}, 1, None]))
+kinds = [jax.tree_util.treedef_is_leaf(p) for p in parts], jax.tree.structure([{"a": 0}, 1]).num_nodes
 texts = str(jax.tree.structure({"a": [0, (1, None)]})), jax.tree_util.all_leaves([1, [2]])
 """
 
@@ -456,7 +458,7 @@ def test_elements_that_are_taken_from_outside_and_deeper_trees() -> None:
     for found, want in zip(own["results"], theirs["results"], strict=True):
         np.testing.assert_array_equal(found, want)
     assert remarks == []
-    for name in ("deep", "turned", "texts"):
+    for name in ("deep", "turned", "kinds", "texts"):
         assert own[name] == theirs[name]
 
 

@@ -59,6 +59,9 @@ LEFT = {
     "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
     "import jax.numpy as jnp\ncounts, edges = jnp.histogram(x, 5)": r"on the edge of two bins",
     "import jax\njax.sharding.use_mesh(m)": r"there is one device",
+    "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', 1)\nx = jnp.int8, jnp.uint8, y / 3": (
+        "float32 under x64"
+    ),
 }
 
 
@@ -427,9 +430,14 @@ def test_places_within_bounds_stay() -> None:
 
 
 def test_histograms_count_in_floats() -> None:
-    """As JAX's do, of the default dtype."""
+    """As JAX's do, of the default dtype; boxes of several numbers count in integers."""
     counts, edges = for_jax.histogram(np.array([0.1, 0.2, 0.7]), bins=2, range=(0.0, 1.0))
     assert (counts.dtype, counts.tolist(), edges.tolist()) == (afx.get_default_dtype(), [2.0, 1.0], [0.0, 0.5, 1.0])
+    x = np.array([0.1, 0.2, 0.7])
+    assert (
+        for_jax.histogram2d(x, x, 2)[0].dtype.kind == for_jax.histogramdd(x[:, None], 2)[0].dtype.kind == "i"
+    )  # as JAX's
+    assert for_jax.histogram2d(x, x, 2, density=True)[0].dtype.kind == "f"
 
 
 def test_the_guide_shows_what_the_tool_does() -> None:
