@@ -381,7 +381,7 @@ def fold_apart(nest: Nest, temporary: Callable[[Shape, str], Location], limits: 
     *_, length = nest.with_merged_axes().space or (0,)
     lanes = limits.vector_bytes // max([ref.size for ref in nest.refs])
     merged = attrs.evolve(nest, folds=()).with_merged_axes()
-    if length % lanes == 0 or length > 2 * lanes or (len(merged.space) > 1 and not group_rows(merged, limits)):
+    if length % lanes == 0 or length > lanes + lanes // 4 or (len(merged.space) > 1 and not group_rows(merged, limits)):
         return [nest]
     made = [k for k in reduced if isinstance(nest.values[k], Op)]
     memory = {k: temporary(nest.space, nest.values[k].dtype).ref for k in made}
