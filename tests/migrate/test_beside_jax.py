@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import importlib.util
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,8 @@ def renamed() -> Iterator[tuple[str, Any, Any]]:
     for home in JAX.modules:
         if not home.startswith(("jax.", "optax")) and home != "jax":
             continue  # layers and solvers, and a library that says what arrays are
+        if home.startswith("jax.experimental.") and importlib.util.find_spec(home) is None:
+            continue  # where JAX had its examples once
         module = importlib.import_module(home)
         for last in sorted(dir(module)):
             fn, target = getattr(module, last), JAX.resolve(f"{home}.{last}")
