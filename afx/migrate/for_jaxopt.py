@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
+import attrs
 import numpy as np
 
 from afx import linalg, nn, optim, pytree
@@ -176,17 +177,22 @@ class OptaxState(NamedTuple):
     aux: Any
 
 
+@attrs.frozen
 class OptaxSolver:
     """Steps of an optimizer of Optax's that lower a function."""
 
-    def __init__(
-        self, fun: Any, opt: Any, value_and_grad: bool = False, pre_update: Any = None, maxiter: int = 500,
-        tol: float = 1e-3, *, has_aux: bool = False, **_: Any,
-    ) -> None:  # fmt: skip
-        self.fun, self.opt, self.has_aux, self.maxiter, self.tol = fun, opt, has_aux, maxiter, tol
-        self._pre_update = pre_update
-        slopes: Any = slopes_of  # of any function
-        self._slopes = fun if value_and_grad else slopes(fun, has_aux=has_aux)
+    fun: Any
+    opt: Any
+    value_and_grad: bool = False
+    pre_update: Any = None
+    maxiter: int = 500
+    tol: float = 1e-3
+    verbose: Any = False
+    implicit_diff: Any = False
+    implicit_diff_solve: Any = None
+    has_aux: bool = False
+    jit: Any = True
+    unroll: Any = "auto"
 
     def init_state(self, init_params: Any, *args: Any, **kwargs: Any) -> OptaxState:
         """Return the state before the first step."""
@@ -195,13 +201,15 @@ class OptaxSolver:
         return OptaxState(asarray(0), far, steep, self.opt.init(init_params), aux)
 
     def _evaluate(self, params: Any, *args: Any, **kwargs: Any) -> Any:
-        value, grads = self._slopes(params, *args, **kwargs)
+        slopes: Any = slopes_of  # of any function
+        fn = self.fun if self.value_and_grad else slopes(self.fun, has_aux=self.has_aux)
+        value, grads = fn(params, *args, **kwargs)
         return (value if self.has_aux else (value, None)), grads
 
     def update(self, params: Any, state: OptaxState, *args: Any, **kwargs: Any) -> OptStep:
         """Return parameters and state after a step."""
-        if self._pre_update:
-            params, state = self._pre_update(params, state, *args, **kwargs)
+        if self.pre_update:
+            params, state = self.pre_update(params, state, *args, **kwargs)
         (value, aux), grads = self._evaluate(params, *args, **kwargs)
         updates, inner = self.opt.update(grads, state.internal_state, params)
         new = pytree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)

@@ -719,10 +719,14 @@ class Jaxpr:
     """A graph, by the names that JAX's have."""
 
     def __init__(self, graph: Any) -> None:
-        self.jaxpr = self
-        self.graph, self.eqns, self.invars, self.outvars = graph, graph.equations, graph.inputs, graph.outputs
-        self.constvars, self.consts = [v for v, _ in graph.constants], [c.value for _, c in graph.constants]
-        self.in_avals, self.out_avals = [x.aval for x in graph.inputs], [x.aval for x in graph.outputs]
+        self.graph: Any = graph
+        self.jaxpr: Jaxpr = self
+        self.eqns: Any = graph.equations
+        self.invars: Any = graph.inputs
+        self.outvars: Any = graph.outputs
+        self.consts: Any = [c.value for _, c in graph.constants]
+        self.in_avals: Any = [x.aval for x in graph.inputs]
+        self.out_avals: Any = [x.aval for x in graph.outputs]
 
     def __repr__(self) -> str:
         return str(self.graph)
