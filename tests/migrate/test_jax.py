@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import sys
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,9 @@ def test_einops_takes_arrays() -> None:
         "import einops.array_api\nfrom einops.array_api import repeat\ny = einops.array_api.rearrange(x, 'a -> 1 a')\n"
     )
     assert migrate_source(source, "jax") == (rewritten, [])
+    with pytest.MonkeyPatch.context() as patch:  # and where it is not installed
+        patch.setitem(sys.modules, "einops", None)
+        assert migrate_source(source, "jax") == (rewritten, [])
 
 
 def test_a_library_of_one_module_is_imported_once() -> None:
