@@ -88,10 +88,16 @@ class _Rule:
 
     def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         """Return what is to be added to the parameters, or what the next transformation takes, and the next state."""
-        at = pytree.map(zeros_like, updates) if params is None else params
+        updates, at = as_arrays(updates), as_arrays(params)
+        at = pytree.map(zeros_like, updates) if params is None else at
         change = self.rule.descend if hasattr(self.rule, "descend") else self.rule.update
         changed, state = change(updates, state[0] if self.is_chain else state, at, extra.get("value"))
         return changed, (state, ()) if self.is_chain else state
+
+
+def as_arrays(tree: Any) -> Any:
+    """Return a tree whose numbers of Python's are Arrays: parameters and gradients may be numbers in Optax."""
+    return pytree.map(lambda x: asarray(x) if isinstance(x, (float, complex)) else x, tree)
 
 
 class Pair(NamedTuple):

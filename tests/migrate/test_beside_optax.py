@@ -165,6 +165,27 @@ def test_hyperparameters_stand_in_the_state(name: str) -> None:
         np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "clip", "masked", "partition", "gathered"])
+def test_parameters_and_gradients_may_be_numbers(name: str) -> None:
+    """Of Python's, as programs of two parameters write them, to float32's digits of Optax's moments."""
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+    makes: dict[str, Callable[[Any], Any]] = {
+        "clip": lambda o: o.chain(o.clip(0.5), o.scale(-0.1)),
+        "masked": lambda o: o.masked(o.adamw(0.1), {"a": True, "b": False}),
+        "partition": lambda o: o.partition({"x": o.adam(0.1), "y": o.set_to_zero()}, {"a": "x", "b": "y"}),
+        "gathered": lambda o: o.MultiSteps(o.sgd(0.1), 2),
+    }
+    seen = []
+    for o in (optax, for_optax):
+        opt, params = makes.get(name, lambda o: getattr(o, name)(0.1))(o), {"a": 1.0, "b": 2.0}
+        state = opt.init(params)
+        for _ in range(2):
+            updates, state = opt.update({"a": 1.5, "b": -0.25}, state, params)
+            params = o.apply_updates(params, updates)
+        seen.append([float(x) for x in params.values()])
+    np.testing.assert_allclose(seen[1], seen[0], rtol=1e-5)
+
+
 def test_nans_become_zeros() -> None:
     """Updates and the state that tells of them, as Optax's."""
     optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
