@@ -8,7 +8,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, DType, epsilon, float64, get_default_dtype
 from afx.errors import ShapeError
-from afx.ops import abs as abs_, asarray, diagonal, exp, floor, log, matmul, sqrt, where, xlogy, zeros
+from afx.ops import abs as abs_, arange, asarray, diagonal, exp, eye, floor, log, matmul, sqrt, where, xlogy, zeros
 from afx.ops.linalg.factorizations import cholesky, solve_triangular
 from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
@@ -224,6 +224,17 @@ class _Lkj(Vectors):
         """Return the density."""
         return exp(self.logpdf(x, eta))
 
+    def mean(self, d: int, eta: ArrayLike) -> Array:
+        """Return the mean, the identity."""
+        var = self.var(d, eta)
+        return eye(d, dtype=var.dtype) + 0 * var
+
+    def var(self, d: int, eta: ArrayLike) -> Array:
+        """Return the variances of the elements, those of beta numbers beside the diagonal."""
+        (e,) = floating("lkj", eta)
+        with quiet():
+            return (1 - eye(d, dtype=e.dtype)) / expand_dims(where(e > 0, 2 * e + (d - 1), math.nan), (-2, -1))
+
     def rvs(self, key: ArrayLike, shape: ShapeLike, d: int, eta: ArrayLike) -> Array:
         """Return draws, float[*shape, d, d], of partial correlations (ibid., section 2.4)."""
         factor = _draw_factor(key, shape, d, eta)
@@ -289,6 +300,13 @@ class _LkjCholesky(Vectors):
     def pdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
         """Return the density."""
         return exp(self.logpdf(x, eta))
+
+    def mean(self, d: int, eta: ArrayLike) -> Array:
+        """Return the mean: on the diagonal those of roots of beta numbers, 0 beside it."""
+        ones = lkj.mean(d, eta)
+        levels = expand_dims(0.5 * arange(d - 1, -1, -1, dtype=ones.dtype), -1) + expand_dims(asarray(eta), (-2, -1))
+        with quiet():
+            return exp(betaln(levels[..., :1, :], 0.5) - betaln(levels, 0.5)) * ones
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, d: int, eta: ArrayLike) -> Array:
         """Return draws, float[*shape, d, d]."""

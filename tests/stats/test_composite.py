@@ -207,3 +207,20 @@ def test_factors_of_correlations() -> None:
     drawn = np.asarray(stats.lkj_cholesky(3, F(2.0)).rvs(KEY, 2000))
     np.testing.assert_allclose((drawn**2).sum(-1), 1, rtol=1e-9)
     assert scipy.stats.kstest((drawn[:, 1, 0] + 1) / 2, scipy.stats.beta(2.5, 2.5).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("eta", [0.7, 2.5])
+def test_moments_of_correlations_and_their_factors(eta: float) -> None:
+    """Elements are beta numbers, and those of a factor's diagonal the roots of some, of 1 to 4 numbers."""
+    for d in (1, 2, 4):
+        beside = scipy.stats.beta(eta - 1 + d / 2, eta - 1 + d / 2, -1, 2).var() if d > 1 else 0.0
+        np.testing.assert_array_equal(stats.lkj(d, F(eta)).mean(), np.eye(d))
+        np.testing.assert_allclose(stats.lkj(d, F(eta)).var(), beside * (1 - np.eye(d)), rtol=1e-13)
+        sides = [scipy.stats.beta(eta + (d - 1 - k) / 2, k / 2).expect(np.sqrt) for k in range(1, d)]
+        factor = stats.lkj_cholesky(d, F(eta))
+        np.testing.assert_allclose(factor.mean(), np.diag([1.0, *sides]), rtol=1e-9)
+        np.testing.assert_allclose(np.asarray(factor.rvs(KEY, 4000)).mean(0), factor.mean(), atol=0.04)
+    assert stats.lkj_cholesky(3, np.array([eta, 1.0])).mean().shape == (2, 3, 3)
+    np.testing.assert_allclose(stats.lkj_cholesky(2, F(1e12)).mean()[1, 1], 1 - 2.5e-13, rtol=1e-15)
+    assert np.isnan(stats.lkj(3, -1.0).var()).all()
+    assert np.isnan(stats.lkj_cholesky(3, -1.0).mean()).all()
