@@ -228,12 +228,20 @@ def call_of(name: str) -> Callable[[Any], Any] | None:
 
 
 def test_the_guide_lists_what_cannot_leave() -> None:
-    """All functions of `special` of some numbers that are refused stand in its list, and none that has a form."""
+    """All functions of `special` of some numbers, and of `linalg` of a matrix, that are refused; none that has a form."""
     guide = (Path(__file__).parents[2] / "examples" / "guides" / "export.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"`(\w+)`", guide.partition("## What cannot leave")[2])) & set(special.__all__)
+    names = set(re.findall(r"`(\w+)`", guide.partition("## What cannot leave")[2]))
+    listed = names & set(special.__all__)
     calls = {name: call_of(name) for name in special.__all__ if callable(getattr(special, name))}
     refused = {name for name, call in calls.items() if call and not has_c_form(call, np.full(2, 0.3))}
     assert refused ^ listed == {"i0"}  # which the list has for a bound
+    matrix, of_one = np.array([[4.0, 1.0, 0.3], [1.0, 5.0, 0.2], [0.3, 0.2, 6.0]]), dict[str, Callable[[Any], Any]]()
+    for name in afx.linalg.__all__:
+        with contextlib.suppress(TypeError, AfxError):
+            getattr(afx.linalg, name)(matrix)
+            of_one[name] = getattr(afx.linalg, name)
+    assert len(of_one) > 20
+    assert {name for name, fn in of_one.items() if not has_c_form(fn, matrix)} == (names & set(of_one)) - {"inv"}
 
 
 def test_the_refusal_names_the_users_line() -> None:
