@@ -142,7 +142,7 @@ jaxtyping.PyTree: afx.migrate.for_trees.PyTree
 jax.random.PRNGKey: afx.random.key
 jax.scipy.integrate.trapezoid: afx.trapezoid
 jax.tree.unflatten jax.tree_util.tree_unflatten: afx.migrate.for_trees.put
-jax.tree.map jax.tree_map jax.tree_multimap jax.tree_util.tree_map: afx.migrate.for_trees.tree_map
+jax.tree.map jax.tree_map jax.tree_multimap jax.tree_util.tree_map jax.tree_util.tree_multimap: afx.migrate.for_trees.tree_map
 jax.lax.abs jax.numpy.abs jax.numpy.fabs: afx.migrate.for_jax.absolute
 jax.random.clone jax.random.key_data jax.random.wrap_key_data: afx.migrate.for_jax.same
 jax.experimental.ode.odeint: afx.migrate.for_lax.odeint

@@ -109,7 +109,7 @@ OLD = """
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.tree_util import tree_flatten, tree_reduce, tree_unflatten
+from jax.tree_util import tree_flatten, tree_multimap, tree_reduce, tree_unflatten
 
 tree = [[1, 2], {"b": 4.5, "a": True}]
 vector, unravel = ravel_pytree(tree)
@@ -117,6 +117,7 @@ back = unravel(vector * 2)
 leaves, structure = tree_flatten(tree)
 moved = tree_unflatten(structure, map(lambda x: x + 1, leaves))
 total = tree_reduce(lambda a, b: a + b, tree, initializer=10)
+sums = tree_multimap(lambda a, b: a + b, [1, 2], [3, 4])
 old = jax.tree_leaves(tree), jnp.alltrue(jnp.array([True])), jnp.in1d(jnp.array([1]), jnp.array([2]))
 double = jax.jit(lambda x: 2 * x, backend="cpu", device=None)
 jaxpr = jax.make_jaxpr(lambda n, x: jnp.sin(x) ** n, static_argnums=0)(3, 2.0)
@@ -144,6 +145,7 @@ def test_what_tutorials_write() -> None:
     np.testing.assert_array_equal(found["vector"], [1, 2, True, 4.5])
     assert [x.dtype.kind for x in afx.pytree.leaves(found["back"])] == ["i", "i", "b", "f"]
     assert found["moved"] == [[2, 3], {"a": 2, "b": 5.5}]
+    assert found["sums"] == [4, 6]
     assert [found["total"], found["double"](3.0), found["last"], found["names"]] == [18.5, 6.0, 4, ["sin"]]
     assert found["caught"] == [1, 1, 2]
     assert [len(found["old"][0]), found["old"][1], found["old"][2][0]] == [4, True, False]
