@@ -560,6 +560,7 @@ NAMES: dict[str, list[str]] = {
         "ess_bulk",
         "ess_tail",
         "extend",
+        "find_mode",
         "hmc",
         "laplace",
         "laws",

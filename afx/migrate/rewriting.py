@@ -221,7 +221,9 @@ class Migration(ast.NodeVisitor):
             if not home:
                 lines.append(_importing(target, alias.asname or alias.name))
                 continue
-            if name != "*" and find(home) and not inspect.ismodule(_look_up(home)):  # a name of an object, such as a law's
+            if (
+                name != "*" and find(home) and not inspect.ismodule(_look_up(home))
+            ):  # a name of an object, such as a law's
                 lines.append(ast.Import([ast.alias(home.rpartition(".")[0])]))
                 lines += ast.parse(f"{alias.asname or name} = {target}").body
                 continue

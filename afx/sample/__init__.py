@@ -17,7 +17,7 @@ A model is a function from parameters to the logarithm of their density. A sampl
 """
 
 from afx.errors import refuse_names
-from afx.sample.approximations import AdviState, Approximation, advi, laplace
+from afx.sample.approximations import AdviState, Approximation, advi, find_mode, laplace
 from afx.sample.bijectors import (
     Bijector,
     CholeskyCorrelation,
@@ -79,6 +79,7 @@ __all__ = [
     "ess_bulk",
     "ess_tail",
     "extend",
+    "find_mode",
     "hmc",
     "laplace",
     "laws",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -85,24 +86,56 @@ def laplace(log_density: LogDensity[T], start: T | None = None, constraints: Con
            [0., 2.]], dtype=float64)
     """
     constraints = constraints_of(log_density) if constraints is None else constraints
-    start = start_of(log_density, start, "laplace")
-    vector, unravel = flatten_to_vector(position_of_start(constraints, start, "laplace"), "laplace")
+    vector, unravel = _begin(log_density, start, constraints, "laplace")
     density = Sampler(log_density, constraints).value(unravel)
 
     def loss(x: Array) -> Array:
         return -density(x)
 
-    optimum = minimize(loss, vector, method="bfgs")
-    if not optimum.converged:
-        raise ArgumentError(
-            f"laplace: no mode near the start: {optimum.reason}; begin elsewhere, or look at the density"
-        )
-    curvature = np.asarray(hessian(loss)(optimum.x))
+    top = _climb(loss, vector, "laplace")
+    curvature = np.asarray(hessian(loss)(top))
     if not np.linalg.eigvalsh(curvature)[0] > 0:
         raise ArgumentError("laplace: no normal law at the mode: got a singular curvature; give priors, or use nuts")
     scale = asarray(np.linalg.cholesky(np.linalg.inv(curvature)))
     half = sum_(log(diagonal(scale))) + 0.5 * vector.shape[0] * math.log(2 * math.pi)
-    return Approximation(unravel(optimum.x), scale, density(optimum.x) + half, constraints)
+    return Approximation(unravel(top), scale, density(top) + half, constraints)
+
+
+def find_mode(log_density: LogDensity[T], start: T | None = None, constraints: Constraints = None) -> T:
+    """Return the parameters of the highest density, known as MAP: of the parameters as they are, not of unconstrained ones.
+
+    Args:
+        log_density: a tree of parameters to the logarithm of their density, but for a constant.
+        start: parameters within the constraints, from which the mode is looked for; a `Model` has one.
+        constraints: a tree of bijectors over the parameters, None where there are none; a `Model` brings its own.
+
+    Raises:
+        ArgumentError: no mode was found: the density may be highest where a constraint ends.
+
+    >>> from afx import sample, stats
+    >>> model = sample.Model({"rate": stats.gamma(3.0, scale=0.5)}, lambda p: stats.poisson(p["rate"]).observe([2, 4]))
+    >>> find_mode(model)["rate"].round(4)
+    Array(2., dtype=float64)
+    """
+    constraints = constraints_of(log_density) if constraints is None else constraints
+    vector, unravel = _begin(log_density, start, constraints, "find_mode")
+    top = _climb(lambda x: -log_density(constrain(constraints, unravel(x))), vector, "find_mode")
+    return constrain(constraints, unravel(top))
+
+
+def _begin(
+    log_density: LogDensity[T], start: T | None, constraints: Constraints, who: str
+) -> tuple[Array, Callable[[Array], T]]:
+    """Return unconstrained parameters to begin at as a vector, and the function back."""
+    return flatten_to_vector(position_of_start(constraints, start_of(log_density, start, who), who), who)
+
+
+def _climb(loss: Callable[[Array], Array], vector: Array, who: str) -> Array:
+    """Return where a loss is least."""
+    optimum = minimize(loss, vector, method="bfgs")
+    if not optimum.converged:
+        raise ArgumentError(f"{who}: no mode near the start: {optimum.reason}; begin elsewhere, or look at the density")
+    return optimum.x
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx import sample
+from afx import sample, stats
 from afx.errors import ArgumentError
 
 COVARIANCE = np.array([[1.0, 0.6], [0.6, 2.0]])
@@ -28,6 +28,22 @@ def test_laplace_is_exact_for_normal_densities() -> None:
     assert float(found.log_evidence) == pytest.approx(3.0, abs=1e-6)
     draws = np.asarray(found.draw(afx.random.key(0), 4000)["x"])
     np.testing.assert_allclose(np.cov(draws.T), COVARIANCE, atol=0.15)
+
+
+def test_modes_are_those_of_the_parameters() -> None:
+    """Not of unconstrained ones, whose determinants move them: of a gamma law, of shares, and of a density with a start."""
+    counts = np.array([2, 4, 3])
+    model = sample.Model({"rate": stats.gamma(3.0, scale=0.5)}, lambda p: stats.poisson(p["rate"]).observe(counts))
+    np.testing.assert_allclose(sample.find_mode(model)["rate"], (3 - 1 + 9) / (2 + 3), rtol=1e-6)
+    np.testing.assert_allclose(sample.laplace(model).params["rate"], (3 + 9) / (2 + 3), rtol=1e-6)
+    shares = sample.Model({"p": stats.dirichlet(np.array([2.0, 3.0, 4.0]))}, lambda _: 0.0)
+    np.testing.assert_allclose(sample.find_mode(shares)["p"], np.array([1.0, 2.0, 3.0]) / 6, rtol=1e-5)
+    plain = sample.find_mode(lambda x: -afx.sum((x - 2.0) ** 4), np.ones(2), sample.Positive())
+    np.testing.assert_allclose(plain, 2.0, rtol=1e-2)
+    with pytest.raises(ArgumentError, match="find_mode: no mode near the start"):
+        sample.find_mode(lambda x: afx.sum(x), np.ones(2))
+    with pytest.raises(ArgumentError, match="find_mode: a density that is a plain function has no start"):
+        sample.find_mode(lambda x: -(x**2))
 
 
 def test_laplace_under_constraints() -> None:
