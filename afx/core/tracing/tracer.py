@@ -465,7 +465,7 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
 
 def _in_floats(p: Primitive, xs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return operands of an op with integers in the dtype of floats beside them, as JAX does; NumPy would go to float64."""
-    if len(xs) < 2 or holds_graphs(p):
+    if len(xs) < 2 or not any(map(_may_be_integer, xs)) or holds_graphs(p):
         return xs
     strong = strong_operands(p, [aval_of(x, p.name) for x in xs])
     floats = [a.dtype for a in strong if a.dtype.kind in "fc"]
@@ -474,6 +474,13 @@ def _in_floats(p: Primitive, xs: tuple[Any, ...]) -> tuple[Any, ...]:
     target = np.result_type(*floats)
     kinds = ["" if x.__class__ in WEAK or k < p.condition_operands else aval_of(x).dtype.kind for k, x in enumerate(xs)]
     return tuple([FUNCTIONS.astype(x, target) if kind in ("i", "u") else x for x, kind in zip(xs, kinds, strict=True)])
+
+
+def _may_be_integer(x: Any) -> bool:
+    """Tell whether an operand is no number of Python's and has no floating dtype, which is quick to ask."""
+    if x.__class__ is Array:
+        return x._value.dtype.kind in "iu"
+    return x.__class__ not in WEAK and getattr(getattr(x, "dtype", None), "kind", "i") in "iu"
 
 
 def _may_be_weak(xs: tuple[Any, ...]) -> bool:
