@@ -6,9 +6,10 @@ Programs written for afx call what is behind them: ``optimizer.step``, `afx.rand
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from afx import linalg, nn, pytree, random, testing
 from afx.control import scan as scans, while_loop as loops
 from afx.core import Array, Aval, Tracer
-from afx.core.dtypes import default_dtype, get_default_dtype, set_default_dtype, set_narrow_default
+from afx.core.dtypes import default_dtype, get_default_dtype, narrow_default, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
 from afx.ops.elementwise import arithmetic
@@ -188,9 +189,18 @@ class config:  # jax.config
             nodes.sort_dicts(True)
 
 
-def enable_x64(new_val: bool = True) -> Any:
-    """Return a context with this dtype of Python's numbers."""
-    return default_dtype(np.float64 if new_val else np.float32)
+@contextlib.contextmanager
+def enable_x64(new_val: bool = True) -> Iterator[None]:
+    """Set the dtype of Python's numbers, and of NumPy's data, in a block."""
+    is_set = bool(narrow_default)
+    try:
+        with default_dtype(np.float64 if new_val else np.float32):
+            if is_set:
+                set_narrow_default(np.float32)
+            yield
+    finally:
+        if is_set:
+            set_narrow_default(np.float32)
 
 
 def device_put(x: Any, *_: Any, **__: Any) -> Any:
