@@ -535,7 +535,7 @@ AXES: contextvars.ContextVar[dict[Any, tuple[Any, int]]] = contextvars.ContextVa
 
 
 def vmap(
-    fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: Any = None, **_: Any
+    fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: Any = None
 ) -> Callable[..., Any]:
     """Return a function of many values, along an axis that has a name."""
 
@@ -606,7 +606,7 @@ MEET: Primitive = Primitive(
 def _of_axes(reduce: Callable[[Array], Any]) -> Callable[..., Any]:
     """Return what reduces the values along one named axis or several."""
 
-    def run(x: Any, axis_name: Any, **_: Any) -> Any:
+    def run(x: Any, axis_name: Any) -> Any:
         def meet(leaf: Any) -> Any:
             for name in axis_name if is_sequence(axis_name) else [axis_name]:
                 leaf = reduce(_meet(leaf, name))
@@ -622,7 +622,7 @@ pmax: Callable[..., Any] = _of_axes(lambda x: x.max(0))
 pmin: Callable[..., Any] = _of_axes(lambda x: x.min(0))
 
 
-def psum(x: Any, axis_name: Any, **_: Any) -> Any:
+def psum(x: Any, axis_name: Any) -> Any:
     """Return the sum along named axes; of a number of Python's the product with their lengths."""
     if isinstance(x, (int, float)):
         return x * axis_size(axis_name)
@@ -639,7 +639,7 @@ def axis_index(axis_name: Any) -> Any:
     return _find(axis_name)[0]
 
 
-def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False, **_: Any) -> Any:
+def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
     """Return the values of all places along an axis, a new one unless ``tiled``."""
 
     def gather(leaf: Any) -> Array:
@@ -663,9 +663,13 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
     return tree_map(receive, x)
 
 
-def pmap(fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0, **_: Any) -> Any:
+def pmap(
+    fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0, axis_size: Any = None,
+    backend: Any = None, devices: Any = None, donate_argnums: Any = (),
+) -> Any:  # fmt: skip
     """Return a function of many values, where JAX has a device for each: here the processor computes all of them."""
-    return vmap(fun, in_axes, out_axes, axis_name)
+    del backend, devices, donate_argnums
+    return vmap(fun, in_axes, out_axes, axis_name, axis_size)
 
 
 # --- One device

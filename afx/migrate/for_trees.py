@@ -26,6 +26,8 @@ __all__ = ["KEYED", "Partial", "put", "tree_flatten", "tree_map"]
 
 # --- Leaves and structures
 
+_NOTHING = object()  # no first value, which None may be
+
 
 def put(treedef: Any, leaves: Iterable[Any]) -> Any:
     """Return a tree of leaves; whole numbers and truth values in fields are NumPy's, which stay leaves."""
@@ -140,9 +142,10 @@ class PyTree:
         return Any
 
 
-def tree_reduce(fn: Any, tree: Any, *start: Any, is_leaf: Any = None, **initializer: Any) -> Any:
+def tree_reduce(fn: Any, tree: Any, initializer: Any = _NOTHING, is_leaf: Any = None) -> Any:
     """Return leaves put together, with a first value or without."""
-    return functools.reduce(fn, tree_leaves(tree, is_leaf), *start, *initializer.values())
+    start = () if initializer is _NOTHING else (initializer,)
+    return functools.reduce(fn, tree_leaves(tree, is_leaf), *start)
 
 
 def ravel_pytree(tree: Any) -> tuple[Array, Callable[[Any], Any]]:

@@ -375,6 +375,8 @@ class JaxMigration(Migration):
                 self._let_hash(function)
             if isinstance(function, ast.ExceptHandler) and self.bound:
                 self._catch_shapes(function)
+            if isinstance(function, ast.Constant) and "host_platform_device_count" in str(function.value):
+                self.remarks.append(Remark(function.lineno, "XLA_FLAGS", "is not read: there is one device"))
             if isinstance(function, ast.Constant) and function.value == "JAX_ENABLE_X64":
                 text = f'is not read: call {CALLS}.config.update("jax_enable_x64", True)'
                 self.remarks.append(Remark(function.lineno, "JAX_ENABLE_X64", text))

@@ -331,6 +331,8 @@ def test_named_axes_end() -> None:
         np.testing.assert_array_equal(for_lax.pmap(compiled, "b")(np.ones((n, 2))), np.full((n, 2), n))
     with pytest.raises(NameError, match="unbound axis name: b: give it to vmap as axis_name"):
         for_lax.psum(np.ones(2), "b")
+    with pytest.raises(TypeError, match="axis_index_groups"):  # which would be other sums
+        for_lax.psum(np.ones(2), "b", axis_index_groups=[[0], [1]])
     later: list[Any] = []
     for_lax.vmap(lambda x: later.append(lambda: for_lax.psum(x, "b")), axis_name="b", axis_size=2)(np.ones(2))
     with pytest.raises(NameError):

@@ -60,6 +60,8 @@ LEFT = {
     "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
     "import jax.numpy as jnp\ncounts, edges = jnp.histogram(x, 5)": r"on the edge of two bins",
     "import jax\njax.sharding.use_mesh(m)": r"there is one device",
+    "import os\nos.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'\nimport jax": r"there is one device",
+    "from jax import lax\nlax.psum(x, 'i', axis_index_groups=groups)": r"no axis_index_groups; its arguments are x, axis_name",
     "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', 1)\nx = jnp.int8, jnp.uint8, y / 3": (
         "float32 under x64"
     ),
@@ -96,6 +98,18 @@ def test_imports_of_what_is_left_stay() -> None:
     assert migrate_source(source, "jax")[0] == (
         "import afx\n\n\nimport jax\n@jax.pure_callback\ndef f(x):\n    import jax; return afx.grad(jax.pure_callback)(x)\n"
     )
+
+
+def test_blocks_of_double_precision() -> None:
+    """NumPy's data keep their dtype in them, in a program of single precision, and lose it again behind."""
+    for_jax.config.update("jax_enable_x64", False)
+    data = np.arange(2.0)
+    with for_jax.enable_x64():
+        assert (afx.asarray(data) * 0.5).dtype == (afx.asarray(0.5) * data).dtype == np.float64
+        with for_jax.enable_x64(False):
+            assert afx.sin(data).dtype == np.float32
+        assert afx.sin(data).dtype == np.float64
+    assert afx.sin(data).dtype == afx.asarray(data).dtype == np.float32
 
 
 def test_a_program_may_begin_otherwise() -> None:
