@@ -489,15 +489,21 @@ def as_vector(out: Any, dtype: DType, who: str) -> Array:
     """Return what a user's function returns, a tree of real numbers, as a vector."""
     leaves = [asarray(z) for z in pytree.leaves(out)]
     if not leaves and not isinstance(out, (tuple, list, dict)):
-        raise OperandError(f"{who}: the function returns numbers: got {type(out).__name__} {out!r}; return them")
+        raise _no_numbers(out, who)
     for z in leaves:
         if z.dtype.kind not in "fiu":
             raise DtypeError(f"{who}: the function returns real numbers: got {z.aval}; convert it, or take its parts")
     return concat([reshape(z, (-1,)).astype(dtype) for z in leaves]) if leaves else zeros(0, dtype)
 
 
+def _no_numbers(out: Any, who: str) -> OperandError:
+    return OperandError(f"{who}: the function returns numbers: got {type(out).__name__} {out!r}; return them")
+
+
 def as_scalar(out: Any, dtype: DType, who: str, kinds: str = "f") -> Array:
     """Return what a user's function returns, one real number, in a dtype."""
+    if out is None:
+        raise _no_numbers(out, who)
     z = asarray(out)
     if z.shape != ():
         raise ShapeError(f"{who}: the function returns a real scalar: got {z.aval}; reduce it with afx.sum")

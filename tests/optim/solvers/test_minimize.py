@@ -200,6 +200,8 @@ NOTHING: Any = lambda *_: None  # a function whose author forgot to return
 @pytest.mark.parametrize(
     "solve",
     [
+        lambda: optim.minimize(NOTHING, START),
+        lambda: optim.scipy_minimize(NOTHING, START),
         lambda: optim.minimize(rosenbrock, START, equalities=NOTHING),
         lambda: optim.minimize(rosenbrock, START, inequalities=NOTHING),
         lambda: optim.least_squares(NOTHING, np.ones(2)),
