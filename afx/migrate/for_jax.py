@@ -9,7 +9,7 @@ import builtins
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,7 @@ class config:  # jax.config
 
 
 @contextlib.contextmanager
-def enable_x64(new_val: bool = True) -> Iterator[None]:
+def enable_x64(new_val: bool = True) -> Generator[None]:
     """Set the dtype of Python's numbers, and of NumPy's data, in a block."""
     is_set = bool(narrow_default)
     try:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from afx import integrate, nn
+from afx import integrate, nn, pytree
 from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.core import Array, Aval, Bools, Params, Primitive, Tangents, Value, Values, bind, shape_of
@@ -542,7 +542,7 @@ def vmap(
     @functools.wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:
         axes = in_axes if is_sequence(in_axes) else [in_axes] * len(args)
-        size = batching.read_batch(axes, args, kwargs, axis_size, "a function")[-1]
+        size = batching.read_batch(axes, args, *pytree.flatten((args, kwargs)), axis_size, "a function")[-1]
 
         def run_at(place: Any, own: tuple[Any, ...], named: dict[str, Any]) -> Any:
             token = AXES.set({**AXES.get({}), axis_name: (place, size)})

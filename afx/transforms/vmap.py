@@ -49,7 +49,8 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
     make = functools.partial(vmap, fn, in_axes, out_axes, axis_size=axis_size)
 
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        fronts, axes, treedef, size = read_batch(in_axes, args, kwargs, axis_size, name_of(fn))
+        leaves, treedef = pytree.flatten((args, kwargs))
+        fronts, axes, size = read_batch(in_axes, args, leaves, treedef, axis_size, name_of(fn))
         batch = BatchTrace(f"vmap of {name_of(fn)}", size)
         try:
             traced = [x if a is None else batch.input(x) for x, a in zip(fronts, axes, strict=True)]
@@ -70,14 +71,13 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
 
 
 def read_batch(
-    in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any], axis_size: int | None, name: str
-) -> tuple[list[Any], list[int | None], Any, int]:
-    """Return the leaves of arguments with their axis in front, these axes, the structure, and the number of elements."""
-    leaves, treedef = pytree.flatten((args, kwargs))
-    axes = [*_argument_axes(in_axes, args), *[0 for _ in pytree.leaves(kwargs)]]
-    paths = pytree.paths(treedef)
+    in_axes: Any, args: tuple[Any, ...], leaves: list[Any], treedef: Any, axis_size: int | None, name: str
+) -> tuple[list[Any], list[int | None], int]:
+    """Return the leaves of ``(args, kwargs)`` with their axis in front, these axes, and the number of elements."""
+    own = _argument_axes(in_axes, args)
+    axes, paths = [*own, *[0] * (len(leaves) - len(own))], pytree.paths(treedef)
     fronts = [x if a is None else _to_front(x, a, path) for x, a, path in zip(leaves, axes, paths, strict=True)]
-    return fronts, axes, treedef, _size(fronts, axes, paths, axis_size, name)
+    return fronts, axes, _size(fronts, axes, paths, axis_size, name)
 
 
 def _argument(path: str) -> str:
