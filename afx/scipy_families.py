@@ -57,12 +57,12 @@ def _named(family: Any) -> dict[str, Any]:
     return {name: getattr(family, name) for name in family.__all__}
 
 
-# whose arguments and results are SciPy's, too; pivots of LU are exchanges there
+# whose arguments and results are SciPy's, too
 FAMILIES: dict[str, dict[str, Any]] = {
     "scipy.cluster.vq": _named(cluster),
     "scipy.interpolate": _named(interpolate),
     "scipy.linalg": {
-        **{name: fn for name, fn in _named(linalg).items() if "lu_" not in name},
+        **_named(linalg),
         **{fn.__name__: fn for fn in (cho_factor, cholesky, eigh, eigvalsh, qr, solve)},
     },
     "scipy.ndimage": _named(ndimage),

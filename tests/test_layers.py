@@ -88,13 +88,13 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 8_740,
+    "afx": 8_730,
     "compiler": 204_340,
     "control": 26_850,
     "core": 38_770,
     "data": 5_340,
     "distributed": 50_280,
-    "export": 67_340,
+    "export": 67_380,
     "integrate": 22_400,
     "interpolate": 8_740,
     "io": 17_400,
@@ -102,7 +102,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_030,
     "nn": 22_840,
     "numpy": 4_220,
-    "ops": 201_860,
+    "ops": 202_130,
     "optim": 52_010,
     "plot": 3_990,
     "pytree": 10_480,

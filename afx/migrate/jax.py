@@ -216,7 +216,6 @@ optax.lbfgs: the line search is afx's own: what is found agrees to the tolerance
 jax.nn.dot_product_attention: JAX's softmax is float32 whatever the dtype: agrees to the tolerance
 jax.experimental.ode.odeint: steps are afx's own: results agree with JAX's to the tolerance
 jax.scipy.optimize.minimize: steps are afx's own: what is found agrees to the tolerance
-jax.scipy.linalg.lu_factor: piv is the order of the rows, as afx's lu_solve takes it; JAX's are LAPACK's exchanges
 jax.scipy.linalg.sqrtm: the second argument is hermitian=, where JAX's is a size of blocks
 jax.numpy.histogram: a number on the edge of two bins may be in the other one
 jax.numpy.histogram2d jax.numpy.histogramdd: a number on the edge of two bins may be in the other one

@@ -31,7 +31,6 @@ OTHERWISE = {  # and why
     "jax.numpy.geomspace": "of numbers of either sign, where JAX has nan",
     "jax.numpy.partition": "any order within parts",
     "jax.nn.squareplus": "of a negative b, where JAX clips",
-    "jax.scipy.linalg.lu_factor": "remarked on",
     "jax.scipy.signal.istft": "times of stacks along the signal, where JAX counts the first axis",
     "jax.scipy.linalg.pascal": "whole numbers, where JAX rounds",
     "jax.scipy.linalg.rsf2csf": "of what is no Schur form",

@@ -57,7 +57,6 @@ LEFT = {
     "from jax import pure_callback": r"the function in afx's own",
     "import optax\no = optax.dpsgd(1.0)": r"afx\.optim",
     'import equinox as eqx\nc = eqx.nn.WeightNorm(a, "weight")': r"a layer of afx\.nn",
-    "import jax.scipy.linalg as jsl\nlu, piv = jsl.lu_factor(a)": r"LAPACK's exchanges",
     "import jax.numpy as jnp\ncounts, edges = jnp.histogram(x, 5)": r"on the edge of two bins",
     "import jax\njax.sharding.use_mesh(m)": r"there is one device",
     "import os\nos.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'\nimport jax": r"there is one device",

@@ -28,6 +28,10 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((POSITIVE,), {"fn": Sampled(sine)}),
     ],
     "logm": [Sample((APART + 3 * A / 10,))],
+    "lu_exchanges": [
+        Sample((np.array([[2, 0, 1], [0, 1, 2]]),), {"back": False}),
+        Sample((np.array([2, 2, 2]),), {"back": True}),
+    ],
     "nuclear_norm": [Sample((A,)), Sample((A[0, :2],)), Sample((np.eye(3),))],
     "polar": [Sample((A,), {"partial": False}), Sample((A[:, :, :2],), {"partial": True})],
     "qdwh": [Sample((A,), {"eps": 2e-16, "limit": 10}), Sample((A[0, :, :2],), {"eps": 2e-16, "limit": 10})],

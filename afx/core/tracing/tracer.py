@@ -118,7 +118,6 @@ def caller(depth: int = 2) -> Source | None:
 JOINING = {"RClass": "r_", "CClass": "c_"}  # what NumPy's objects of these classes are in afx
 OTHERWISE = {  # what is not SciPy's of these functions
     "cholesky": " with upper=True, as SciPy's is",
-    "lu_factor": ", whose piv is the order of the rows",
     "qr": ' with mode="complete", as SciPy\'s is',
 }
 STORES = ("STORE_SUBSCR", "STORE_SLICE")  # of ``y[i] = x``, and of ``y[1:] = x`` in Python 3.12 and 3.13

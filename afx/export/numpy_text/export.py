@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from afx.compiler.schedule.schedule import ScanSpec
 from afx.core.graph import Graph, Literal
 from afx.core.tracing.tracer import caller, places_of
 from afx.errors import ExportError
@@ -204,12 +205,10 @@ def _describe(slot: Slot) -> str:
 def _find_shared(graph: Graph) -> list[bool]:
     """Return which results may be the memory of an argument, or of a constant: views, and what loops carry."""
     made = {var.index: eq.primitive.lowering for eq in graph.equations for var in eq.outputs}
-    rows = {
-        var.index
-        for eq in graph.equations
-        if eq.primitive.name == "scan"
-        for var in eq.outputs[eq.keywords["counts"][1] :]
-    }
+    loops = [
+        (eq, eq.primitive.lowering.control(eq.keywords)) for eq in graph.equations if eq.primitive.lowering.control
+    ]
+    rows = {var.index for eq, spec in loops if isinstance(spec, ScanSpec) for var in eq.outputs[spec.carry :]}
     return [
         not isinstance(a, Literal)
         and a.index not in rows

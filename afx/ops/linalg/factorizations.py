@@ -13,6 +13,8 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Aval, DType, Primitive, bind, bind_single, real_dtype
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.elementwise import nondifferentiable
+from afx.ops._kinds.linear import batch_unchanged
 from afx.ops._kinds.matrix import (
     adjoint,
     arrays,
@@ -537,7 +539,7 @@ qr_p: Primitive = matrix_op(
 
 
 class LUFactorResult(NamedTuple):
-    """L and U in one matrix, L without its ones, and the order of rows: ``a[piv] = L @ U``."""
+    """L and U in one matrix, L without its ones, and LAPACK's exchanges: row k with row piv[k], one after the other."""
 
     lu: Array
     piv: Array
@@ -546,8 +548,6 @@ class LUFactorResult(NamedTuple):
 def lu_factor(a: ArrayLike) -> LUFactorResult:
     """Return the LU factorisation of square matrices, for `lu_solve`; derivatives are `lu`'s.
 
-    ``piv`` is the order of the rows, where SciPy has LAPACK's list of exchanges.
-
     Args:
         a: float[..., n, n], real or complex.
 
@@ -555,12 +555,33 @@ def lu_factor(a: ArrayLike) -> LUFactorResult:
         ShapeError: not square.
 
     >>> lu_factor(np.array([[1.0, 2.0], [2.0, 2.0]])).piv
-    Array([1, 0], dtype=int64)
+    Array([1, 1], dtype=int64)
     """
     x = floating(a, "lu_factor")
     square(x.aval, "lu_factor")
     order, packed = bind(lu_p, x)
-    return LUFactorResult(packed, order)
+    return LUFactorResult(packed, bind_single(exchanges_p, order, back=False))
+
+
+def _exchange(x: Any, *, back: bool) -> Any:
+    """Return the exchanges that lead to orders of rows; back, the orders that exchanges lead to."""
+    given = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    each, order = np.arange(len(given)), np.zeros_like(given) + np.arange(x.shape[-1])
+    places = given.copy()
+    for k in range(x.shape[-1]):
+        if not back:
+            places[:, k] = np.argmax(order == given[:, k, None], axis=-1)
+        order[each, k], order[each, places[:, k]] = order[each, places[:, k]], order[each, k]
+    return (order if back else places).reshape(x.shape)
+
+
+def _exchange_abstract(x: Aval, *, back: bool) -> Aval:
+    return x
+
+
+exchanges_p: Primitive = nondifferentiable(
+    "lu_exchanges", _exchange, _exchange_abstract, batch=batch_unchanged("lu_exchanges"), core_axes=1
+)
 
 
 def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Literal[0, 1, 2] = 0) -> Array:
@@ -582,8 +603,8 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Liter
     choice("lu_solve", "trans", trans, (0, 1, 2))
     lu, piv = _factored(lu_and_piv, "lu_solve", "lu_factor")
     packed, y = promote_pair(lu, b, "lu_solve")
-    order = asarray(piv)
     square(packed.aval, "lu_solve")
+    order = bind_single(exchanges_p, astype(asarray(piv), np.int64), back=True)
     sides = right_sides(packed, y, "lu_solve")
     if sides.shape[-2] != packed.shape[-1]:
         raise ShapeError(f"lu_solve: b has as many rows as lu: got lu {packed.aval} and b {y.aval}; reshape b")

@@ -1,5 +1,6 @@
 """Systems by kept factorisations, by bands and by iteration: SciPy's solutions, and derivatives of the plain solve."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +109,25 @@ def test_batches(name: str) -> None:
     for each in (fn, afx.grad(fn)):
         expected = [float(each(s)) for s in points]
         np.testing.assert_allclose(np.asarray(afx.vmap(each)(points)), expected, rtol=1e-8)
+
+
+def test_pivots_are_scipys() -> None:
+    """Exchanges of rows are LAPACK's, beyond one panel, of stacks and under `jit` and `vmap`; each solves by the other's."""
+    for a in (G, RNG.normal(size=(70, 70)), np.zeros((3, 3)), np.zeros((0, 0)), np.arange(9.0).reshape(3, 3)[::-1]):
+        packed, pivots = linalg.lu_factor(a)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)  # of singular ones
+            expected = scipy.linalg.lu_factor(a)
+        np.testing.assert_array_equal(pivots, expected[1])
+        np.testing.assert_allclose(packed, expected[0], atol=1e-12)
+        np.testing.assert_array_equal(afx.jit(linalg.lu_factor)(a).piv, pivots)
+    mixed = np.asarray(linalg.lu_solve(scipy.linalg.lu_factor(G), B))
+    np.testing.assert_allclose(mixed, np.linalg.solve(G, B), rtol=1e-9)
+    mixed = scipy.linalg.lu_solve(tuple(map(np.asarray, linalg.lu_factor(G))), B)
+    np.testing.assert_allclose(mixed, np.linalg.solve(G, B), rtol=1e-9)
+    stack = RNG.normal(size=(4, N, N))
+    for found in (linalg.lu_factor(stack), afx.vmap(linalg.lu_factor)(stack)):
+        np.testing.assert_array_equal(found.piv, [scipy.linalg.lu_factor(a)[1] for a in stack])
 
 
 def test_scipys_solutions() -> None:
