@@ -110,7 +110,7 @@ BUDGETS: dict[str, int] = {
     "runtime": 7_870,
     "sample": 19_890,
     "signal": 13_490,
-    "stats": 36_980,
+    "stats": 37_570,
     "train": 5_970,
     "transforms": 64_890,  # sets of patterns that are compared by hashes
 }

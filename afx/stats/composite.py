@@ -13,24 +13,54 @@ import numpy as np
 from afx import pytree
 from afx.core import Array, ArrayLike, DType, broadcast_shapes, epsilon, float64, get_default_dtype
 from afx.errors import ArgumentError
-from afx.ops import asarray, gammaln, isfinite, maximum, minimum, sort, stack, sum as sum_, where
+from afx.ops import arange, asarray, floor, gammaln, isfinite, maximum, minimum, sort, sqrt, stack, sum as sum_, where
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
 from afx.ops.reductions.cumulative import cumsum, log1mexp, logsumexp
 from afx.random import split, uniform
 from afx.random.keys import ShapeLike
 from afx.stats._distribution import floating, quiet, sum_whole
-from afx.stats.law import Expanded, Law, Shape, Support, shape_of
+from afx.stats.law import Law, Shape, Support, shape_of
 
 __all__ = ["censored", "hurdle", "mixture", "ordered", "truncated", "zero_inflated"]
 
 L = TypeVar("L", bound=Law)
 
+
+@attrs.frozen(eq=False)
+class Composite(Law):
+    """A law of numbers that is made of others: what follows from its logarithms and its variance."""
+
+    def logcdf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the distribution function."""
+        raise NotImplementedError  # each kind has its own
+
+    def logsf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the survival function."""
+        raise NotImplementedError  # each kind has its own
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """Return the distribution function: the probability of at most x."""
+        return exp(self.logcdf(x))
+
+    def sf(self, x: ArrayLike) -> Array:
+        """Return the survival function: the probability of more than x, accurate where it is small."""
+        return exp(self.logsf(x))
+
+    def var(self) -> Array:
+        """Return the variance."""
+        raise NotImplementedError  # each kind has its own
+
+    def std(self) -> Array:
+        """Return the standard deviation."""
+        return sqrt(self.var())
+
+
 # -- mixtures --
 
 
 @attrs.frozen(eq=False)
-class Mixture(Law):
+class Mixture(Composite):
     """A law of one of several laws, each with its weight: see `mixture`."""
 
     weights: Any
@@ -69,18 +99,25 @@ class Mixture(Law):
         """Return values with an axis for the components of one family."""
         return expand_dims(x, -1 - len(self.event)) if self._is_one else x
 
-    def log_probability(self, x: ArrayLike) -> Array:
-        """Return the logarithm of the density or probability."""
+    def _mix(self, name: str, x: ArrayLike) -> Array:
+        """Return the logarithm of the weighted sum of what a method of the components is the logarithm of."""
         own, y = _meet(self, x)
         y = own._spread(y)
         with quiet():
-            return logsumexp(own._gather(lambda law: law.log_probability(y)) + log(asarray(own.weights)), axis=-1)
+            logs = own._gather(lambda law: _method(law, name)(y))
+            return logsumexp(logs + log(asarray(own.weights)), axis=-1)
 
-    def cdf(self, x: ArrayLike) -> Array:
-        """Return the distribution function of numbers."""
-        own, y = _meet(self, x)
-        y = own._spread(y)
-        return sum_(own._gather(lambda law: _method(law, "cdf")(y)) * asarray(own.weights), axis=-1)
+    def log_probability(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the density or probability."""
+        return self._mix("log_probability", x)
+
+    def logcdf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the distribution function of numbers."""
+        return self._mix("logcdf", x)
+
+    def logsf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the survival function of numbers."""
+        return self._mix("logsf", x)
 
     def mean(self) -> Array:
         """Return the mean of numbers."""
@@ -158,7 +195,7 @@ def mixture(weights: ArrayLike, laws: Law | Sequence[Law]) -> Mixture:
 
 def _method(law: Law, name: str) -> Any:
     """Return a method of a law of numbers, or say that it has none."""
-    found = getattr(law.law if isinstance(law, Expanded) else law, name, None)
+    found = getattr(law, name, None)
     if found is None:
         raise ArgumentError(f"stats: {law!r} has no {name}; take a law of numbers that has")
     return found
@@ -184,7 +221,7 @@ WEIGHTS = (STEPS[1] - STEPS[0]) * np.pi * np.cosh(STEPS) * SHARES * (1 - SHARES)
 
 
 @attrs.frozen(eq=False)
-class Between(Law):
+class Between(Composite):
     """What truncated and censored laws share: a law of numbers and two bounds, None where there is none."""
 
     law: Law
@@ -234,15 +271,19 @@ class Between(Law):
     def _expect(self, fn: Callable[[Array], Array], quantile: Callable[[Array, bool], Array]) -> Array:
         """Return the mean of a function of quantiles between the bounds."""
         if not self._is_whole:
-            rank = len(self.batch)
-            shares, weights = (np.reshape(x, (-1,) + (1,) * rank) for x in (SHARES, WEIGHTS))
-            half = len(STEPS) // 2
-            low, high = quantile(asarray(shares[:half]), False), quantile(asarray(shares[half:]), True)
-            return sum_(fn(low) * weights[:half], axis=0) + sum_(fn(high) * weights[half:], axis=0)
+            return _integrate_shares(lambda q, upper: fn(quantile(q, upper)), len(self.batch))
         tiny = asarray(1e-18)
         first, last = quantile(tiny, False), quantile(tiny, True)
         inside = self._log_inside()
         return sum_whole(lambda k: fn(k) * exp(self.law.log_probability(k) - inside), first, last)
+
+
+def _integrate_shares(fn: Callable[[Array, bool], Array], rank: int) -> Array:
+    """Return the integral over shares from 0 to 1 of a function of them, or of the rest where it is told so."""
+    shares, weights = (np.reshape(x, (-1,) + (1,) * rank) for x in (SHARES, WEIGHTS))
+    half = len(STEPS) // 2
+    low, high = fn(asarray(shares[:half]), False), fn(asarray(shares[half:]), True)
+    return sum_(low * weights[:half], axis=0) + sum_(high * weights[half:], axis=0)
 
 
 def _nearer(choose: Callable[[Any, Any], Array], *ends: Any) -> Any:
@@ -273,16 +314,21 @@ class Truncated(Between):
             z = own.law.log_probability(y) - own._log_inside()
             return where(self._is_inside(y), z, where(y == y, -math.inf, math.nan))  # noqa: PLR0124  # nan
 
-    def cdf(self, x: ArrayLike) -> Array:
-        """Return the distribution function."""
+    def logcdf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the distribution function."""
         own, y = _meet(self, x)
+        return own._share(None, y)
+
+    def logsf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the survival function."""
+        own, y = _meet(self, x)
+        return own._share(floor(y) + 1 if own._is_whole else y, None)
+
+    def _share(self, low: Array | None, high: Array | None) -> Array:
+        """Return the logarithm of the share of what lies between the bounds that lies between two others."""
+        part = attrs.evolve(self, low=_nearer(maximum, self.low, low), high=_nearer(minimum, self.high, high))
         with quiet():
-            part = attrs.evolve(own, high=y if own.high is None else minimum(y, own.high))
-            if own.low is None:
-                z = part._log_inside()
-            else:
-                z = where(y >= own.low, attrs.evolve(part, high=maximum(part.high, own.low))._log_inside(), -math.inf)
-            return exp(z - own._log_inside())
+            return part._log_inside() - self._log_inside()
 
     def ppf(self, q: ArrayLike) -> Array:
         """Return the quantile."""
@@ -353,12 +399,20 @@ class Censored(Between):
                 z = where(y > own.high, -math.inf, where(y == own.high, own._call("logsf", edge), z))
             return z
 
-    def cdf(self, x: ArrayLike) -> Array:
-        """Return the distribution function."""
+    def logcdf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the distribution function."""
+        return self._clipped("logcdf", x, -math.inf, 0.0)
+
+    def logsf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the survival function."""
+        return self._clipped("logsf", x, 0.0, -math.inf)
+
+    def _clipped(self, name: str, x: ArrayLike, below: float, above: float) -> Array:
+        """Return a function of the law between the bounds, and what it is below and above them."""
         own, y = _meet(self, x)
-        z = own._call("cdf", y)
-        z = z if own.low is None else where(y < own.low, 0.0, z)
-        return z if own.high is None else where(y >= own.high, 1.0, z)
+        z = own._call(name, y)
+        z = z if own.low is None else where(y < own.low, below, z)
+        return z if own.high is None else where(y >= own.high, above, z)
 
     def mean(self) -> Array:
         """Return the mean."""
@@ -419,7 +473,7 @@ def _numbers(who: str, law: Any, kinds: tuple[str, ...] = ("real", "whole")) -> 
 
 
 @attrs.frozen(eq=False)
-class ZeroInflated(Law):
+class ZeroInflated(Composite):
     """A law of counts with further zeros: see `zero_inflated`."""
 
     law: Law
@@ -430,18 +484,32 @@ class ZeroInflated(Law):
         """The shape of independent values."""
         return broadcast_shapes([self.law.batch, asarray(self.share).shape]) or ()
 
-    def _zero(self, like: Array) -> Array:
-        """Return the logarithm of the law's own probability of 0."""
-        return self.law.log_probability(asarray(0.0, like.dtype))
+    @property
+    def _rest(self) -> Law:
+        """The law of the counts that are no further zeros."""
+        return self.law
+
+    def _logs(self, name: str, x: ArrayLike) -> tuple[Array, Array, Array]:
+        """Return counts, the logarithm of the share, and that of the rest times what a method is the logarithm of."""
+        own, k = _meet(self, x)
+        with quiet():
+            p = asarray(own.share)
+            return k, log(p), log1p(-p) + _method(own._rest, name)(k)
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the probability."""
-        own, k = _meet(self, x)
-        with quiet():
-            z = own.law.log_probability(k)
-            p = asarray(own.share)
-            z = log1p(-p) + z
-            return where(k == 0, logaddexp(log(p), z), z)
+        k, share, rest = self._logs("log_probability", x)
+        return where(k == 0, logaddexp(share, rest), rest)
+
+    def logcdf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the distribution function."""
+        k, share, rest = self._logs("logcdf", x)
+        return where(k < 0, rest, logaddexp(share, rest))
+
+    def logsf(self, x: ArrayLike) -> Array:
+        """Return the logarithm of the survival function."""
+        k, _, rest = self._logs("logsf", x)
+        return where(k < 0, 0.0, rest)
 
     def _moments(self) -> tuple[Array, Array, Array]:
         own, _ = _meet(self)
@@ -461,11 +529,8 @@ class ZeroInflated(Law):
         """Return independent draws."""
         first, second = split(key)
         extra = self.batch[: len(self.batch) - len(self.law.batch)]
-        k = self._counts(second, shape_of(shape) + extra)
+        k = self._rest.rvs(second, shape_of(shape) + extra)
         return where(uniform(first, shape_of(shape) + self.batch, dtype=k.dtype) < self.share, 0.0, k)
-
-    def _counts(self, key: ArrayLike, lead: Shape) -> Array:
-        return self.law.rvs(key, lead)
 
     def support(self) -> Support:
         """Return where values lie."""
@@ -476,20 +541,13 @@ class ZeroInflated(Law):
 class Hurdle(ZeroInflated):
     """A law of counts whose zeros have a probability of their own: see `hurdle`."""
 
-    def log_probability(self, x: ArrayLike) -> Array:
-        """Return the logarithm of the probability."""
-        own, k = _meet(self, x)
-        with quiet():
-            z = own.law.log_probability(k)
-            p = asarray(own.share)
-            return where(k == 0, log(p), log1p(-p) + z - log1mexp(-own._zero(k)))
+    @property
+    def _rest(self) -> Law:
+        return Truncated(self.law, low=1)
 
     def _moments(self) -> tuple[Array, Array, Array]:
         m, v, rest = super()._moments()
-        return m, v, rest / -expm1(self._zero(m))
-
-    def _counts(self, key: ArrayLike, lead: Shape) -> Array:
-        return Truncated(self.law, low=1).rvs(key, lead)
+        return m, v, rest / -expm1(self.law.log_probability(asarray(0.0, m.dtype)))
 
 
 def zero_inflated(law: Law, share: ArrayLike) -> ZeroInflated:
@@ -537,6 +595,35 @@ class OrderedLaw(Law):
         rises = sum_(astype(y[..., 1:] <= y[..., :-1], int), axis=-1) == 0
         count = gammaln(asarray(y.shape[-1] + 1.0, y.dtype))
         return where(rises, sum_(own.law.log_probability(y), axis=-1) + count, -math.inf)
+
+    def mean(self) -> Array:
+        """Return the means of the smallest to the greatest, by quadrature of quantiles; nan where the law has none."""
+        return self._expect("mean", lambda y: y)
+
+    def var(self) -> Array:
+        """Return their variances, likewise."""
+        mean = self.mean()
+        return self._expect("var", lambda y: (y - mean) ** 2)
+
+    def std(self) -> Array:
+        """Return their standard deviations, likewise."""
+        return sqrt(self.var())
+
+    def _expect(self, name: str, fn: Callable[[Array], Array]) -> Array:
+        """Return the mean of a function of each number, where the law has a moment: the share below it has a beta law."""
+        own, like = _meet(self)
+        count = self.event[0]
+        below = astype(arange(count), like.dtype)
+        above = count - 1 - below
+        height = gammaln(count + 1 + 0 * below) - gammaln(below + 1) - gammaln(above + 1)
+
+        def integrand(q: Array, upper: bool) -> Array:
+            under, over = (log1p(-q), log(q)) if upper else (log(q), log1p(-q))
+            return fn(_method(own.law, "isf" if upper else "ppf")(q)) * exp(height + below * under + above * over)
+
+        with quiet():
+            z = _integrate_shares(integrand, len(own.law.batch))
+            return where(isfinite(_method(own.law, name)()), z, math.nan)
 
     def rvs(self, key: ArrayLike, shape: ShapeLike = None) -> Array:
         """Return independent draws."""

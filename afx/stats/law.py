@@ -10,7 +10,7 @@ import attrs
 from afx import pytree
 from afx.core import Array, ArrayLike, DTypeLike, Shown, aval_of, broadcast_shapes
 from afx.core.html import function_html
-from afx.ops import asarray, astype, exp
+from afx.ops import asarray, astype, broadcast_to, exp
 from afx.ops.indexing.index import is_sequence
 from afx.pytree.static import static
 from afx.random.keys import ShapeLike
@@ -234,6 +234,18 @@ class Expanded(Law):
     def batch(self) -> Shape:
         """The shape of independent values."""
         return self.lead + self.law.batch
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the law's method: moments are of all values."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = getattr(self.law, name)
+
+        def call(*xs: Any) -> Any:
+            z = method(*xs)
+            return z if xs else broadcast_to(z, self.lead + z.shape)
+
+        return call
 
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density or probability, one for each event."""

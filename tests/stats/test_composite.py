@@ -147,6 +147,73 @@ def test_ordered_numbers() -> None:
     np.testing.assert_allclose(drawn.mean(0), [-1 / np.sqrt(np.pi), 1 / np.sqrt(np.pi)], atol=0.06)
 
 
+def order_moment(peer: Any, n: int, r: int, power: int) -> float:
+    """Return a raw moment of the r-th of n numbers of a law of SciPy's, as an integral over its density."""
+    share = scipy.stats.beta(r, n - r + 1)
+    ends = peer.interval(1 - 1e-15)
+    return scipy.integrate.quad(lambda x: x**power * share.pdf(peer.cdf(x)) * peer.pdf(x), *ends, limit=200)[0]
+
+
+def test_moments_of_ordered_numbers() -> None:
+    """Means and variances are those of order statistics, integrals of beta laws of shares."""
+    for family, peer in (
+        (stats.norm(F(1.0), 2.0), scipy.stats.norm(1, 2)),
+        (stats.expon(F(0.0), 0.5), scipy.stats.expon(0, 0.5)),
+    ):
+        for n in (1, 4, 30):
+            law = stats.ordered(family.expand(n))
+            for r in {1, n // 2 + 1, n}:
+                mean = order_moment(peer, n, r, 1)
+                assert float(law.mean()[r - 1]) == pytest.approx(mean, rel=1e-7, abs=1e-9)
+                assert float(law.var()[r - 1]) == pytest.approx(order_moment(peer, n, r, 2) - mean**2, rel=1e-6)
+    wide = stats.ordered(stats.norm(np.zeros((3, 1)), np.array([[1.0], [2.0], [3.0]])).expand(()))
+    assert wide.mean().shape == (3, 1)
+    compare(wide.std(), [[1.0], [2.0], [3.0]])
+    assert np.isnan(stats.ordered(stats.cauchy(F(0.0)).expand(3)).mean()).all()
+
+
+def test_distribution_functions_of_laws_of_laws() -> None:
+    """Logarithms of distribution functions are direct sums, in the tails too; laws of these laws are truncated by them."""
+    x = np.array([-4.0, -1.0, 0.0, 0.3, 1.0, 2.5, 6.0, 40.0])
+    two = stats.mixture(np.array([0.3, 0.7]), stats.norm(np.array([-1.0, 1.0]), 0.5))
+    parts = np.stack([scipy.stats.norm.logsf(x, at, 0.5) + np.log(w) for at, w in ((-1.0, 0.3), (1.0, 0.7))])
+    compare(two.logsf(x), np.logaddexp(*parts))
+    compare(two.std() ** 2, two.var())
+    cut = stats.truncated(two, 0.0, 2.0)
+    mass = float(two.cdf(2.0) - two.cdf(0.0))
+    assert float(np.exp(cut.logpdf(1.0))) == pytest.approx(float(two.pdf(1.0)) / mass, rel=1e-12)
+    assert scipy.integrate.quad(lambda v: float(cut.pdf(F(v))), 0, 2)[0] == pytest.approx(1, rel=1e-9)
+    edge = stats.censored(two, high=1.5)
+    compare(edge.logpdf(1.5), two.logsf(1.5))
+    normal, peer = stats.truncated(stats.norm(F(0.0), 1.0), -1.0, 3.0), scipy.stats.truncnorm(-1, 3)
+    np.testing.assert_allclose(normal.logsf(x), peer.logsf(x), rtol=1e-9)
+    np.testing.assert_allclose(normal.logcdf(x), peer.logcdf(x), rtol=1e-9)
+    k = np.arange(-1.0, 9.0)
+    for law in (
+        stats.truncated(stats.poisson(F(3.0)), 1, 6),
+        stats.censored(stats.poisson(F(3.0)), 1, 6),
+        stats.zero_inflated(stats.poisson(F(3.0)), 0.3),
+        stats.hurdle(stats.poisson(F(3.0)), 0.3),
+        stats.mixture(np.array([0.5, 0.5]), [stats.poisson(F(1.0)), stats.binom(5, F(0.3))]),
+    ):
+        p = np.asarray(law.pmf(k))
+        np.testing.assert_allclose(law.cdf(k), np.cumsum(p), rtol=1e-12)
+        np.testing.assert_allclose(law.sf(k + 0.5), 1 - np.cumsum(p), rtol=1e-10, atol=1e-15)
+    afx.testing.check_grads(lambda p, m: stats.hurdle(stats.poisson(m), p).logsf(k[1:5]), (F(0.2), F(2.0)), order=1)
+
+
+def test_laws_with_axes_in_front_have_the_methods() -> None:
+    """Moments are of all values, distribution functions broadcast."""
+    law = stats.gamma(F(2.0), scale=np.array([1.0, 3.0])).expand(4)
+    for name in ("mean", "var", "std", "entropy", "median"):
+        compare(
+            getattr(law, name)(), np.broadcast_to(getattr(scipy.stats.gamma(2.0, scale=[1.0, 3.0]), name)(), (4, 2))
+        )
+    compare(law.cdf(np.ones((4, 2))), np.broadcast_to(scipy.stats.gamma.cdf(1.0, 2.0, scale=[1.0, 3.0]), (4, 2)))
+    with pytest.raises(AttributeError):
+        law.mode()
+
+
 def test_normal_vectors_by_factors(rng: np.random.Generator) -> None:
     """Densities, moments, entropies and draws are those of the covariance."""
     root = rng.normal(size=(3, 3))
