@@ -254,9 +254,7 @@ def translate_arguments(
     if numpy_signature is None:
         return list(args), kwargs
     parameters = _parameters(fn)
-    names = list(parameters)
-    values: list[Any] = []
-    options: dict[str, Any] = {}
+    values, options = list[Any](), dict[str, Any]()
     stated = DEFAULTS.get(f"{func.__module__}.{func.__name__}", {})
     given: dict[str, Any] = {**stated, **numpy_signature.bind(*args, **kwargs).arguments}
     for place, (key, parameter) in enumerate(numpy_signature.parameters.items()):
@@ -270,30 +268,34 @@ def translate_arguments(
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)
         elif key in stated or not _is_default(value, parameter.default):
-            name = key if key in parameters else ARGUMENTS.get(key, key)
-            own = parameters.get(name) or (parameters[names[place]] if place < len(names) else None)
-            if own is not None and own.annotation in OPERANDS:
-                value = _numbers(value, given.values())
-            operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
-            if name in parameters and parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
-                options[name] = value
-            elif operand and place == len(values) and _takes_position(names, parameters, place):
-                values.append(value)
-            elif (
-                operand and names[place : place + 1] and parameters[names[place]].kind is POSITIONAL
-            ):  # behind one by name
-                options[names[place]] = value
-            else:
+            own, by_name = _find_parameter(parameters, key, place, parameter, len(values))
+            if own is None:
                 raise _unknown(shown, key)
+            if own.annotation in OPERANDS:
+                value = _numbers(value, given.values())
+            if by_name:
+                options[own.name] = value
+            else:
+                values.append(value)
     unknown = [k for k in options if k not in parameters]
     if unknown:
         raise _unknown(shown, unknown[0])
     return values, options
 
 
-def _takes_position(names: list[str], parameters: Mapping[str, inspect.Parameter], place: int) -> bool:
-    """Tell whether afx's function takes an argument at this position."""
-    return place < len(names) and parameters[names[place]].kind is not inspect.Parameter.KEYWORD_ONLY
+def _find_parameter(
+    parameters: Mapping[str, inspect.Parameter], key: str, place: int, theirs: inspect.Parameter, filled: int
+) -> tuple[inspect.Parameter | None, bool]:
+    """Return afx's parameter for one of NumPy's, and whether it is given by name; an operand's may stand at its place."""
+    named = parameters.get(key if key in parameters else ARGUMENTS.get(key, key))
+    if named is not None and named.kind is not inspect.Parameter.POSITIONAL_ONLY:
+        return named, True
+    here = [*parameters.values(), None][min(place, len(parameters))]
+    if here is None or not (theirs.default is inspect.Parameter.empty or here is named):
+        return None, False
+    if place == filled and here.kind is not inspect.Parameter.KEYWORD_ONLY:
+        return here, False
+    return here if here.kind is POSITIONAL else None, True  # behind one by name
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -538,20 +538,24 @@ def curve_fit(
     def at(v: Array) -> Array:
         return as_vector(residuals(unravel(v), *args), v.dtype, "curve_fit")
 
-    jacobian = jacfwd(at)(vector)
-    m, n = jacobian.shape
-    scale = 1.0 if absolute_sigma else 2 * result.cost / max(m - n, 1)
-    is_known = m > n or (m == n and absolute_sigma)
-    covariance = _covariance(jacobian, scale) if is_known else full((n, n), np.inf, vector.dtype)
+    covariance = _covariance(jacfwd(at)(vector), None if absolute_sigma else 2 * result.cost)
     errors = unravel(sqrt(diagonal(covariance)))
     work = result.iterations, result.evaluations, result.status
     return CurveFitResult(*work, result.x, result.cost, result.residuals, result.gradient, covariance, errors)
 
 
-def _covariance(jacobian: Array, scale: Any) -> Array:
-    """Return the inverse of ``Jᵀ J`` times a scale, infinite where columns depend on each other."""
+def _covariance(jacobian: Array, squares: Array | None) -> Array:
+    """Return the inverse of ``Jᵀ J``, infinite where columns depend on each other, or residuals are too few.
+
+    Args:
+        jacobian: of the residuals.
+        squares: the sum of the residuals' squares, which tells their scale; None where that is known.
+    """
+    m, n = jacobian.shape
+    if m < n + (squares is not None):
+        return full((n, n), np.inf, jacobian.dtype)
+    scale = 1.0 if squares is None else squares / max(m - n, 1)
     triangle = qr(jacobian)[1]
-    n = triangle.shape[0]
 
     def column(unit: Array) -> Array:
         return solve_or_nan(triangle, unit)
