@@ -342,15 +342,9 @@ def rotate(
     x, margin, result = _prepare(given, plane, output, order, mode, cval, prefilter, who)
     c, s = _cosine_and_sine(angle)
     lengths = [given.shape[a] for a in plane]
-    sizes = lengths
-    if reshape:
-        if is_traced(angle):
-            raise ArgumentError(
-                f"{who}: the shape depends on the angle, which is traced: got {angle!r}; use reshape=False"
-            )
-        y, z = lengths
-        corners = np.array([[float(c), float(s)], [-float(s), float(c)]]) @ [[0, 0, y, y], [0, z, 0, z]]
-        sizes = [int(n) for n in np.ptp(corners, axis=1) + 0.5]
+    if reshape and is_traced(angle):
+        raise ArgumentError(f"{who}: the shape depends on the angle, which is traced: got {angle!r}; use reshape=False")
+    sizes = _turn_sizes(lengths, float(c), float(s)) if reshape else lengths
     middle = [(n - 1) / 2 for n in sizes]
     i, j = np.meshgrid(np.arange(float(sizes[0])), np.arange(float(sizes[1])), indexing="ij")
     rows = [
@@ -359,6 +353,13 @@ def rotate(
     ]
     turned = _interpolate(moveaxis(x, plane, (0, 1)), rows, order, mode, cval, margin)
     return _settle(moveaxis(turned, (0, 1), plane), result)
+
+
+def _turn_sizes(sides: list[int], c: float, s: float) -> list[int]:
+    """Return the sides of the rectangle that holds one of these sides, turned by an angle of this cosine and sine."""
+    y, z = sides
+    corners = np.array([[c, s], [-s, c]]) @ [[0, 0, y, y], [0, z, 0, z]]
+    return [int(n) for n in np.ptp(corners, axis=1) + 0.5]
 
 
 def _cosine_and_sine(angle: ArrayLike) -> tuple[Any, Any]:

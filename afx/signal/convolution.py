@@ -339,12 +339,7 @@ def resample_poly(
     if up == down:
         return given
     given = astype(given, floating_dtype(given.dtype))
-    h = (
-        _low_pass(max(up, down), window)
-        if isinstance(window, (str, tuple, float, int))
-        else promote_operands(window, given)[0]
-    )
-    h = astype(h, np.result_type(h.dtype, given.dtype) if h.dtype.kind == "c" else real_dtype(given.dtype)) * up
+    h = _filter_of(window, max(up, down), given) * up
     half, n_out = (h.size - 1) // 2, -(-given.shape[place] * up // down)
     ahead = down - half % down
     skipped = (half + ahead) // down
@@ -360,8 +355,15 @@ def resample_poly(
     return moveaxis(moveaxis(z, place, 0)[skipped : skipped + n_out], 0, place)
 
 
+def _filter_of(window: Window, rate: int, x: Array) -> Array:
+    """Return coefficients as they were given, or a windowed sinc that passes up to ``1 / rate`` of Nyquist's frequency."""
+    is_named = isinstance(window, (str, tuple, float, int))
+    h = _low_pass(rate, window) if is_named else promote_operands(window, x)[0]
+    return astype(h, np.result_type(h.dtype, x.dtype) if h.dtype.kind == "c" else real_dtype(x.dtype))
+
+
 def _low_pass(rate: int, window: Window) -> Array:
-    """Return a windowed sinc that passes up to ``1 / rate`` of Nyquist's frequency and whose sum is 1."""
+    """Return a windowed sinc whose sum is 1."""
     m = np.arange(-10.0 * rate, 10.0 * rate + 1)
     h = get_window(window, m.size, False, dtype=np.float64) * (np.sinc(m / rate) / rate)
     total = sum_(h)
@@ -412,21 +414,21 @@ def resample(
     z = rfft(rows) if is_real else fft(rows) if domain == "time" else rows
     if window is not None:
         z = z * _spectral_weights(window, n, real_dtype(z.dtype), is_real)
-    m = min(count, n)
-    half = m // 2 + 1
-    ends = np.ones(half, real_dtype(z.dtype))
-    if is_real:
-        if m % 2 == 0 and count != n:
-            ends[-1] = 2 if count < n else 0.5
-        z = irfft(z[..., :half] * ends, count) * (count / n)
-    else:
-        z = _cut_spectrum(z, count, n, m)
-        z = ifft(z) * (count / n)
-    z = moveaxis(z, -1, place)
+    y = irfft(_cut_half_spectrum(z, count, n), count) if is_real else ifft(_cut_spectrum(z, count, n))
+    z = moveaxis(y * (count / n), -1, place)
     if t is None:
         return z
     times = promote_operands(t, rows)[0]
     return z, times[0] + (times[1] - times[0]) * (n / count) * np.arange(count)
+
+
+def _cut_half_spectrum(z: Array, count: int, n: int) -> Array:
+    """Return the half of a real signal's spectrum that so many samples have."""
+    m = min(count, n)
+    ends = np.ones(m // 2 + 1, real_dtype(z.dtype))
+    if m % 2 == 0 and count != n:  # Nyquist's frequency stands for both signs
+        ends[-1] = 2 if count < n else 0.5
+    return z[..., : m // 2 + 1] * ends
 
 
 def _spectral_weights(window: Window, n: int, dtype: Any, is_real: bool) -> Array:
@@ -440,8 +442,9 @@ def _spectral_weights(window: Window, n: int, dtype: Any, is_real: bool) -> Arra
     return ((w + mirrored) / 2)[: n // 2 + 1]
 
 
-def _cut_spectrum(z: Array, count: int, n: int, m: int) -> Array:
+def _cut_spectrum(z: Array, count: int, n: int) -> Array:
     """Return the frequencies of ``count`` samples from those of n, the one at Nyquist shared by both signs."""
+    m = min(count, n)
     low, high = z[..., : (m + 1) // 2], z[..., n - (m - 1) // 2 :]
     gap = zeros((*z.shape[:-1], count - m + (1 if m % 2 == 0 else 0)), z.dtype)
     if m % 2:

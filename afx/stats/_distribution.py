@@ -353,10 +353,18 @@ def fit(
     fixed: Mapping[str, ArrayLike],
 ) -> dict[str, Array]:
     """Return all parameters of the greatest likelihood; what the arguments are stands in `Family.fit`."""
-    data = _read_data(who, names, x, (*start, *fixed))
+    for name in (*start, *fixed):
+        if name not in names:
+            raise ArgumentError(f"{who}.fit: there is no parameter {name!r}: its parameters are {', '.join(names)}")
+    data = read_real(x, who)
+    if not data.size:
+        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
+    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
     held = {name: read_real(value, who) for name, value in fixed.items()}
     kinds = _free(who, distribution, names, defaults, held)
-    _check_given(who, kinds, start, held)
+    if not kinds:
+        raise ArgumentError(f"{who}.fit: nothing is left to fit: got {', '.join(held)}; leave a parameter out")
+    _check_given(who, kinds, start)
     ways = {name: WAYS[kind] for name, kind in kinds.items() if name not in ("loc", "scale")}
     first = {name: asarray(way[1](start.get(name, FIRST[kinds[name]])), float64) for name, way in ways.items()}
     first |= {name: asarray(0.0, float64) for name in ("loc", "scale") if name in kinds}
@@ -383,18 +391,6 @@ def fit(
     is_maximum = isfinite(before) & (slope <= STEEPEST)
     fitted = parameters(result.x, held, place)
     return {name: where(is_maximum, value, math.nan) if name in kinds else value for name, value in fitted.items()}
-
-
-def _read_data(who: str, names: tuple[str, ...], x: ArrayLike, given: tuple[str, ...]) -> Array:
-    """Return data as an array, or raise an error for names that are no parameters', and for data that are none."""
-    for name in given:
-        if name not in names:
-            raise ArgumentError(f"{who}.fit: there is no parameter {name!r}: its parameters are {', '.join(names)}")
-    data = read_real(x, who)
-    if not data.size:
-        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
-    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
-    return data
 
 
 def _steepest(who: str, result: Any, gradient: Array, remedy: str) -> Array:
@@ -439,10 +435,8 @@ def fit_shares(x: Array) -> Array:
     return where(slope <= STEEPEST, a, math.nan)
 
 
-def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float], held: Mapping[str, ArrayLike]) -> None:
-    """Raise an error where nothing is fitted, for starts of what is not fitted, and for those outside of their range."""
-    if not kinds:
-        raise ArgumentError(f"{who}.fit: nothing is left to fit: got {', '.join(held)}; leave a parameter out")
+def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float]) -> None:
+    """Raise an error for starts of parameters that are not fitted, and for those that are outside of their range."""
     for name, value in start.items():
         if name not in kinds:
             raise ArgumentError(

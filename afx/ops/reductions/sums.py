@@ -171,15 +171,20 @@ def mean(
     shape = shape_of(x, "mean")
     axes = normalize_axes(axis, len(shape), "mean")
     if where is not None:
-        total = sum(x, axes, keepdims=keepdims, where=where)
-        counted = broadcast_to(astype(where, bool_), shape)
-        if is_weak(total):
-            number = count = sum(where_(counted, 1.0, 0.0), axes, keepdims=keepdims)
-        else:
-            count = sum(counted, axes, keepdims=keepdims)
-            number = astype(count, real_dtype(floating_dtype(total.dtype)))
-        return total / where_(count > 0, number, math.nan)
+        return _average_some(x, axes, keepdims, where)
     return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
+
+
+def _average_some(x: ArrayLike, axes: tuple[int, ...], keepdims: bool, where: ArrayLike) -> Array:
+    """Return the mean of elements where a mask says so, nan of none."""
+    total = sum(x, axes, keepdims=keepdims, where=where)
+    counted = broadcast_to(astype(where, bool_), shape_of(x, "mean"))
+    if is_weak(total):
+        number = count = sum(where_(counted, 1.0, 0.0), axes, keepdims=keepdims)
+    else:
+        count = sum(counted, axes, keepdims=keepdims)
+        number = astype(count, real_dtype(floating_dtype(total.dtype)))
+    return total / where_(count > 0, number, math.nan)
 
 
 # -- extremes --
