@@ -70,7 +70,7 @@ def _dropout(key: Any, x: Any) -> Array:
 
 def _mixed(x: Any, n: Any) -> tuple[Array, ...]:
     half = afx.astype(x, "float32")
-    return half * n, afx.astype(half > 0, "int32") + n, afx.sort(x), afx.argsort(-x), afx.cumsum(x)
+    return half * n, afx.astype(half > 0, "int32") + n, afx.sort(x), afx.argsort(-x), afx.cumsum(x), *afx.top_k(x, 2)
 
 
 def _clipped(x: Any) -> Array:

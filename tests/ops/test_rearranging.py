@@ -246,6 +246,38 @@ def test_top_k(largest: bool, axis: int) -> None:
     compiled_agrees(lambda x: afx.top_k(x, 2, axis=axis, largest=largest), M)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint64", "bool"])
+@pytest.mark.parametrize(
+    ("shape", "k", "axis"), [((2, 9000), 5, 1), ((300, 2), 64, 0), ((2, 90), 65, 1), ((2, 9), 0, 1)]
+)
+def test_first_elements_are_those_of_a_stable_order(dtype: str, shape: tuple[int, ...], k: int, axis: int) -> None:
+    """Of long rows, few and many elements, with ties, nan, infinities and zeros of both signs, by every back end."""
+    x = (np.random.default_rng(0).normal(size=shape) * 20).clip(0 if dtype[0] == "u" else None).astype(dtype)
+    if dtype[0] == "f":
+        x.reshape(-1)[::7], x.reshape(-1)[1::9], x.reshape(-1)[2::9], x.reshape(-1)[3::11] = np.nan, 0, -0.0, np.inf
+    for largest in (True, False):
+
+        def fn(x: Any, largest: bool = largest) -> Any:
+            return tuple(afx.top_k(x, k, axis=axis, largest=largest))
+
+        key = x if not largest else -x if dtype[0] == "f" else ~x
+        order = np.argsort(key, axis, kind="stable").take(range(k), axis)
+        for run in (fn, *[afx.jit(fn, backend=name) for name in ("numpy", "native", "portable")]):
+            values, indices = run(x)
+            np.testing.assert_array_equal(np.asarray(indices), order)
+            np.testing.assert_array_equal(np.asarray(values), np.take_along_axis(x, order, axis))
+
+
+@pytest.mark.parametrize("k", range(1, 7))
+def test_first_elements_have_the_derivative_of_sorted_ones(k: int) -> None:
+    """Also where those that are left out tie with the last one, forwards and backwards."""
+    x, weights = np.array([3.0, 1.0, 3.0, 2.0, 3.0, 1.0]), np.arange(1.0, k + 1)
+    expected = afx.grad(lambda x: afx.sort(x, descending=True)[:k] @ weights)(x)
+    for derivative in (afx.grad, afx.jacfwd, lambda fn: afx.jit(afx.grad(fn))):
+        found = derivative(lambda x: afx.top_k(x, k).values @ weights)(x)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-15)
+
+
 def test_ties_share_the_derivative() -> None:
     """Elements that tie share the derivative evenly, where one of them just misses a place too."""
     third = [1 / 3, 0, 1 / 3, 0, 1 / 3]

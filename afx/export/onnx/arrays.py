@@ -275,9 +275,9 @@ def _in_order(x: Value) -> Value:
 def _write_top_k(w: OnnxWriter, x: Value, axis: int) -> list[Value]:
     wide = _in_order(x)
     names = [w.names.make("ordered"), w.names.make("places")]
-    count = w.ints((x.shape[axis],))
+    count, shape = w.ints((w.outs[0].shape[axis],)), w.outs[0].shape
     w.put("TopK", [wide.name, count.name], names, axis=axis, largest=0, sorted=1)
-    return [attrs.evolve(wide, name=names[0]), Value(w, names[1], INT64, x.shape)]
+    return [attrs.evolve(wide, name=names[0], shape=shape), Value(w, names[1], INT64, shape)]
 
 
 @rules({"sort": 0, "argsort": 1})

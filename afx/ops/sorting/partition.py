@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +10,13 @@ import numpy as np
 from afx.core import Array, ArrayLike, aval_of, integer, normalize_axis, promote, register_function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import negative
+from afx.ops.elementwise.comparison import invert
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.index import ints, is_sequence
 from afx.ops.manipulation.join import unstack
 from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.sorting.sort import argsort, check_kind, sort
+from afx.ops.sorting.sort import argsort, check_kind, first, sort
 
 
 class TopK(NamedTuple):
@@ -49,8 +51,9 @@ def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> T
         raise ArgumentError(
             f"top_k: there are {aval.shape[place]} elements: got k={k} for {aval}; ask for at most these"
         )
-    part = (*(slice(None),) * place, slice(0, k))
-    return TopK(sort(x, place, descending=largest)[part], argsort(x, place, descending=largest)[part])
+    turn: Callable[[Any], Any] = (negative if aval.dtype.kind in "fc" else invert) if largest else asarray
+    values, indices = first(turn(x), place - aval.ndim, k)
+    return TopK(turn(values), indices)
 
 
 def _check_places(x: ArrayLike, kth: int | Sequence[int], axis: int | None, who: str) -> None:

@@ -28,7 +28,7 @@ from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops._kinds.linear import batch_unchanged
 from afx.ops.creation.creation import SEQUENCES, asarray, ones_like, operand_of, promote_operands
 from afx.ops.elementwise.arithmetic import negative
-from afx.ops.elementwise.comparison import maximum, not_equal
+from afx.ops.elementwise.comparison import equal, maximum, not_equal, where
 from afx.ops.elementwise.complex import real
 from afx.ops.indexing.gather import gather, scatter
 from afx.ops.indexing.getitem import along_axis, take, take_along_axis
@@ -36,12 +36,16 @@ from afx.ops.manipulation.join import concat, moveaxis, stack
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumulative_sum_p
+from afx.ops.reductions.sums import sum as sum_
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
 
 
 DISTINCT_MIN_ELEMENTS = 1000  # of arrays that are sorted as if no elements were equal: looking costs calls of NumPy
+FIRST_MAX_COUNT = 64  # of elements that are kept in order along a row: beyond, the whole row is sorted
+FIRST_PART_ELEMENTS = 64  # of a row, of which only the least one is looked at first where few elements are wanted
+FIRST_MIN_PARTS = 4  # for each of these
 Kind = Literal["quicksort", "mergesort", "heapsort", "stable"]  # NumPy's names
 
 
@@ -151,8 +155,10 @@ def argsort(
     return flip(aval.shape[place] - 1 - back, axis=place)
 
 
-def _argsort_run(x: Any, *, axis: int, stable: bool = True) -> Any:
+def _argsort_run(x: Any, *, axis: int, stable: bool = True, count: int | None = None) -> Any:
     """Return an order; of distinct elements there is one, which NumPy finds faster where it need not be stable."""
+    if count is not None:
+        return _find_first(x, axis, count)
     if stable and x.size >= DISTINCT_MIN_ELEMENTS and x.dtype.kind in "iuf" and x.dtype.itemsize >= 4:
         order = np.argsort(x, axis=axis)
         rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)
@@ -161,12 +167,40 @@ def _argsort_run(x: Any, *, axis: int, stable: bool = True) -> Any:
     return np.argsort(x, axis=axis, kind="stable" if stable else None)
 
 
-def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True) -> Aval:
-    return Aval(x.shape, int64)
+def _find_first(x: Any, axis: int, count: int) -> Any:
+    """Return where the first elements of a stable order stand along an axis."""
+    rows = np.moveaxis(x, axis, -1)
+    parts = rows.shape[-1] // FIRST_PART_ELEMENTS
+    if rows.dtype.kind not in "iuf" or parts <= FIRST_MIN_PARTS * count:
+        return np.moveaxis(_argsort_run(rows, axis=-1)[..., :count], -1, axis)
+    found = [_find_first_of_row(row, count, parts) for row in rows.reshape(-1, rows.shape[-1])]
+    return np.moveaxis(np.array(found, int64).reshape(*rows.shape[:-1], count), -1, axis)
 
 
-def _argsort_native(xp: Recorder, out: Any, x: Any, *, axis: int, stable: bool = True) -> None:
-    xp.sort(x, out, axis, "argsort.stable" if stable else "argsort.quick")
+def _find_first_of_row(row: Any, count: int, parts: int) -> Any:
+    """Order those elements alone that lie not above the least ones of so many parts of the row, of which nan is the largest."""
+    least = row[: len(row) // parts * parts].reshape(-1, parts).min(axis=0)
+    bound = np.partition(least, count - 1)[count - 1]
+    places = np.flatnonzero(~(row > bound))
+    return places[np.argsort(row[places], kind="stable")[:count]]
+
+
+def _first_of(shape: Shape, axis: int, count: int | None) -> Shape:
+    axis %= len(shape)
+    return shape if count is None else (*shape[:axis], count, *shape[axis + 1 :])
+
+
+def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True, count: int | None = None) -> Aval:
+    return Aval(_first_of(x.shape, axis, count), int64)
+
+
+def _argsort_native(
+    xp: Recorder, out: Any, x: Any, *, axis: int, stable: bool = True, count: int | None = None
+) -> None:
+    if count is None:
+        xp.sort(x, out, axis, "argsort.stable" if stable else "argsort.quick")
+    else:
+        xp.find_first(x, out, axis, "places")
 
 
 argsort_p: Primitive = nondifferentiable(
@@ -227,8 +261,19 @@ def sort(
     return flip(z, axis=place) if descending else z
 
 
-def _sort_native(xp: Recorder, out: Any, x: Any, *, axis: int) -> None:
-    xp.sort(x, out, axis, "sort.quick")
+def first(x: ArrayLike, axis: int, count: int) -> tuple[Array, Array]:
+    """Return the first elements of a stable order along an axis, counted from the last one, and where they stand."""
+    if count > FIRST_MAX_COUNT:
+        part = (..., slice(0, count), *(slice(None),) * (-axis - 1))
+        return sort(x, axis)[part], argsort(x, axis)[part]
+    return bind(sort_p, x, axis=axis, count=count), bind(argsort_p, x, axis=axis, stable=True, count=count)
+
+
+def _sort_native(xp: Recorder, out: Any, x: Any, *, axis: int, count: int | None = None) -> None:
+    if count is None:
+        xp.sort(x, out, axis, "sort.quick")
+    else:
+        xp.find_first(x, out, axis, "values")
 
 
 def _share_ties(v: Value, z: Value, axis: int) -> Value:
@@ -254,25 +299,50 @@ def _has_ties(z: Value, axis: int) -> bool:
 
 
 def _sort_pull(ct: Value, z: Value, xs: Values, params: Params, shape: Shape, dtype: DType) -> Value:
-    axis = params["axis"]
+    axis, count = params["axis"], params.get("count")
     if _has_ties(z, axis):
         ct = _share_ties(ct, z, axis)
     # where elements tie, their cotangents are equal: any order of theirs brings them back
-    return to_lower_level(scatter(ct, *along_axis(argsort(xs[0], axis, stable=False), shape, axis), shape=shape))
+    pulled = scatter(ct, *along_axis(_places(xs[0], axis, count), shape, axis), shape=shape)
+    if count:  # those that just miss being among the first have their share of the mean, too
+        missed, found = (_equals_last(x, z, axis) for x in (xs[0], z))
+        share = sum_(found, axis=axis, keepdims=True).astype(dtype) / maximum(sum_(missed, axis=axis, keepdims=True), 1)
+        pulled = where(missed, share.astype(dtype) * _last(ct, axis), pulled)
+    return to_lower_level(pulled)
 
 
 def _sort_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
-    axis = params["axis"]
-    t = to_lower_level(take_along_axis(to_array(ts[0]), argsort(xs[0], axis, stable=False), axis=axis))
-    return _share_ties(t, z, axis) if _has_ties(z, axis) else t
+    axis, count = params["axis"], params.get("count")
+    t = to_lower_level(take_along_axis(to_array(ts[0]), _places(xs[0], axis, count), axis=axis))
+    pushed = _share_ties(t, z, axis) if _has_ties(z, axis) else t
+    if count:
+        missed, found = (_equals_last(x, z, axis) for x in (xs[0], z))
+        total = sum_(where(missed, to_array(ts[0]), 0), axis=axis, keepdims=True)
+        mean = total / maximum(sum_(missed, axis=axis, keepdims=True), 1)
+        pushed = to_lower_level(where(found, mean.astype(total.dtype), to_array(pushed)))
+    return pushed
 
 
-def _sort_run(x: Any, *, axis: int) -> Any:
-    return np.sort(x, axis=axis)
+def _places(x: Value, axis: int, count: int | None) -> Array:
+    """Return an order, any one of equal elements; or where the first elements stand."""
+    return argsort(x, axis, stable=False) if count is None else first(x, axis, count)[1]
 
 
-def _sort_abstract(x: Aval, *, axis: int) -> Aval:
-    return Aval(x.shape, x.dtype)
+def _last(x: Value, axis: int) -> Array:
+    last: Array = to_array(x)[(..., slice(-1, None), *(slice(None),) * (-axis - 1))]
+    return last
+
+
+def _equals_last(x: Value, z: Value, axis: int) -> Array:
+    return equal(to_array(x), _last(z, axis))
+
+
+def _sort_run(x: Any, *, axis: int, count: int | None = None) -> Any:
+    return np.sort(x, axis=axis) if count is None else np.take_along_axis(x, _find_first(x, axis, count), axis)
+
+
+def _sort_abstract(x: Aval, *, axis: int, count: int | None = None) -> Aval:
+    return Aval(_first_of(x.shape, axis, count), x.dtype)
 
 
 sort_p: Primitive = register(

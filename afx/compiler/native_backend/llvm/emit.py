@@ -34,7 +34,7 @@ from afx.compiler.native_backend.llvm.reductions import (
     is_row_reduction,
     is_running,
 )
-from afx.compiler.native_backend.llvm.strips import emit_indexed, emit_refusal, emit_search, emit_words
+from afx.compiler.native_backend.llvm.strips import emit_first, emit_indexed, emit_refusal, emit_search, emit_words
 from afx.compiler.native_backend.llvm.team import KernelEntry, Team
 from afx.compiler.native_backend.llvm.writer import Addresses, Flags, Writer, as_pointers
 from afx.compiler.native_backend.program.elements import Load, UfuncLoop
@@ -102,6 +102,8 @@ ROUTINES: dict[str, Callable[[Writer, Routine], None]] = {
     "place.min": emit_extreme,
     "extreme.max": emit_ordered_extreme,
     "extreme.min": emit_ordered_extreme,
+    "first.places": emit_first,
+    "first.values": emit_first,
     "philox": emit_words,
     "refuse": emit_refusal,
     "search.left": emit_search,

@@ -1,4 +1,4 @@
-"""Strips as LLVM IR: neighbouring elements step by step, elements at indices, binary search and random words."""
+"""Strips as LLVM IR: neighbouring elements step by step, elements at indices, searches, first elements and random words."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from afx.compiler.native_backend.llvm.op import (
     memory_type,
     read,
     read_one,
+    stored,
     written,
 )
 from afx.compiler.native_backend.llvm.writer import FACTORIZATION, Writer, as_pointers
@@ -301,7 +302,8 @@ def _look(w: Writer, step: Routine, value_at: str, vector: str, out: str) -> Non
     while length:
         half = (length + 1) // 2
         x = _element(w, step, vector, place + (half - 1))
-        place = place + _stands_before(w, step, x, value).choose(place.constant(half), 0)
+        is_before = _stands_before(w, step.operands[0].dtype, x, value, step.name == "search.right")
+        place = place + is_before.choose(place.constant(half), 0)
         length -= half
     written(w, "i8", place.name, out)
 
@@ -321,9 +323,8 @@ def _element(w: Writer, step: Routine, vector: str, index: Lanes) -> str:
     return w.let(f"icmp ne <{n} x i8> {raw}, zeroinitializer") if dtype == "b1" else raw
 
 
-def _stands_before(w: Writer, step: Routine, x: str, value: str) -> Lanes:
-    """Tell whether an element stands before a value, in NumPy's order, in which nan is the largest."""
-    dtype, is_right = step.operands[0].dtype, step.name == "search.right"
+def _stands_before(w: Writer, dtype: str, x: str, value: str, is_right: bool = False) -> Lanes:
+    """Tell whether an element stands before a value, or beside it, in NumPy's order, in which nan is the largest."""
     kind, test = element_type(dtype), w.vector("i1")
     if dtype not in FLOATS:
         sign = "s" if dtype[0] == "i" else "u"
@@ -332,6 +333,85 @@ def _stands_before(w: Writer, step: Routine, x: str, value: str) -> Lanes:
     if not is_right:
         is_nan = w.let(f"and {test} {is_nan}, {compared(w, 'ord', [x, x], dtype)}")
     return Lanes(w, "i1", w.let(f"or {test} {is_nan}, {compared(w, 'ole' if is_right else 'olt', [x, value], dtype)}"))
+
+
+# --- First elements as LLVM IR: those of a row that come first in its order, equal ones as they stand
+#
+# They are kept in order. Vectors of the row of which none stands before the last of them are passed over.
+
+
+def emit_first(w: Writer, step: Routine) -> None:
+    """Add the loops over rows."""
+    cost = 0.3 * step.space[-1]
+    over(w, step.space[:-1], step.operands, lambda at: _First(w, step, *at).emit(), nanoseconds=cost)
+
+
+class _First:
+    """Emitter of one row: its first elements so far, and where they stand, are in memory of the stack."""
+
+    def __init__(self, w: Writer, step: Routine, x: str, out: str) -> None:
+        self.w, self.step, self.x, self.out = w, step, x, out
+        self.dtype, (self.count, self.stride) = step.operands[0].dtype, step.sizes
+        self.kind = memory_type(self.dtype)
+        self.found, self.places = (w.local(f"[{self.count} x {kind}]", 64) for kind in (self.kind, "i64"))
+        self.last = w.element(self.kind, self.found, self.count - 1)
+
+    def emit(self) -> None:
+        """Add the loops along the row, and one that stores what they have found."""
+        w, length, (*_, ref) = self.w, self.step.space[-1], self.step.operands
+        w.loop("0", str(self.count), 1, lambda i: self._insert(self._read(i), i, i))
+        lanes = 4 * w.limits.vector_bytes // int(self.dtype[1:])
+        stop = length - (length - self.count) % lanes
+        w.loop(str(self.count), str(stop), lanes, lambda i: self._pass_over(i, lanes))
+        w.loop(str(stop), str(length), 1, self._offer)
+        kind = memory_type(ref.dtype)
+        source = self.places if self.step.name == "first.places" else self.found
+
+        def store(i: str) -> None:
+            value = w.let(f"load {kind}, ptr {w.element(kind, source, i)}")
+            w.line(f"store {kind} {value}, ptr {element_at(w, self.out, i, self.stride)}, align {align(ref.dtype)}")
+
+        w.loop("0", str(self.count), 1, store)
+
+    def _read(self, i: str) -> str:
+        return read(self.w, self.dtype, self.w.element(self.kind, self.x, i))
+
+    def _pass_over(self, start: str, lanes: int) -> None:
+        """Add what offers the elements of a vector one by one, where any of them stands before the last one found."""
+        w = self.w
+        w.lanes = lanes
+        some = w.any(_stands_before(w, self.dtype, self._read(start), read_one(w, self.dtype, self.last)).name)
+        w.lanes = 1
+        w.when(some, lambda: w.loop(start, w.let(f"add nsw i64 {start}, {lanes}"), 1, self._offer))
+
+    def _offer(self, i: str) -> None:
+        w, value = self.w, self._read(i)
+        is_before = _stands_before(w, self.dtype, value, read(w, self.dtype, self.last)).name
+        w.when(is_before, lambda: self._insert(value, i, str(self.count - 1)))
+
+    def _insert(self, value: str, i: str, free: str) -> None:
+        """Add a loop that moves what the value stands before, into a free place at first, and puts it in front of that."""
+        w, before = self.w, list[str]()
+
+        def down(_: str, values: Sequence[str]) -> list[str]:
+            before[:] = [*values, w.let(f"sub nsw i64 {values[0]}, 1")]
+            return before[1:]
+
+        def leave(_: str, done: str, following: str) -> None:
+            here, there = before
+            other = read(w, self.dtype, w.element(self.kind, self.found, there))
+            w.line(f"br i1 {_stands_before(w, self.dtype, value, other).name}, label %m{following}, label %{done}")
+            w.label(f"m{following}")
+            self._put(other, w.let(f"load i64, ptr {w.element('i64', self.places, there)}"), here)
+            w.line(f"br label %{following}")
+
+        (place,) = w.carry([("i64", free)], "0", free, 1, down, leave)
+        self._put(value, i, place)
+
+    def _put(self, value: str, i: str, place: str) -> None:
+        w = self.w
+        stored(w, self.dtype, value, w.element(self.kind, self.found, place))
+        w.line(f"store i64 {i}, ptr {w.element('i64', self.places, place)}, align 8")
 
 
 # --- Random words as LLVM IR: blocks of Philox4x32-10 (Salmon et al. 2011), in integers of 64 bits

@@ -158,6 +158,15 @@ class Recorder(Calls):
         if made is not into:
             self.copy(into, made)
 
+    def find_first(self, x: Recorded, out: Recorded, axis: int, name: str) -> None:
+        """Write the first elements of a stable order along an axis, or the indices of these, of which there are few."""
+        rows, into = (self.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (x, out))
+        if x.location.dtype not in ALL:
+            self.refuse(x.location.dtype)
+        rows, z = self.dense(rows), into.location
+        refs = rows.location.ref, Ref(z.owner, z.dtype, z.offset, (*z.strides[:-1], 0))
+        self.add_steps([Routine(f"first.{name}", rows.shape, refs, (z.shape[-1], z.strides[-1]))], [rows], out)
+
     def _unstable_loop(self, name: str, dtype: str) -> UfuncLoop | None:
         """Return the loop of a quicker order that takes the place of the stable one of wide elements, if any does."""
         # of shorter ones NumPy's stable order takes time in proportion to them

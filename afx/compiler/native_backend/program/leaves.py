@@ -423,6 +423,8 @@ FORMS = {
     "place.min": Form("{out} = argmin({x})  # along the last of {space}", 1.5, has_rows=True),
     "extreme.max": Form("{out} = maximum of {x}  # along the last of {space}", 0.3, has_rows=True),
     "extreme.min": Form("{out} = minimum of {x}  # along the last of {space}", 0.3, has_rows=True),
+    "first.places": Form("{out} = argsort({x})[:{sizes[0]}]  # along the last of {space}", 0.3, has_rows=True),
+    "first.values": Form("{out} = sort({x})[:{sizes[0]}]  # along the last of {space}", 0.3, has_rows=True),
     "philox": Form("{out} = philox({every})  # {space}: keys, blocks, words", 7.5),
     "refuse": Form("{out} = refused where {x}", 1.0, may_fault=True),
     "search.left": Form("{out} = searchsorted({x}, {others}, 'left')  # {space} values in {sizes[0]} elements", 20.0),
@@ -438,7 +440,8 @@ class Routine(Leaf):
     operands are an array of integers for each indexed axis, of which negative ones count from its end and others outside of
     it are faults, then what is read and what is written; the array that is indexed has strides of 0 along axes of the indices
     alone. ``place.max`` and ``place.min`` find the place of the first extreme of each row as int64, nan counting as one;
-    ``extreme.max`` and ``extreme.min`` the extreme, as comparing elements one after the other gives it. ``search.left`` and
+    ``extreme.max`` and ``extreme.min`` the extreme, as comparing elements one after the other gives it. ``first.values`` and
+    ``first.places`` find the first elements of each row in a stable order, or where they stand. ``search.left`` and
     ``search.right`` find the place of values in a sorted vector as int64, nan standing behind all numbers. ``philox``
     makes the words of blocks of Philox4x32-10 for each key of two words, by the numbers of blocks or from 0 on.
     ``refuse`` copies a number, which is a fault where it is not 0: a matrix without factors.
@@ -448,7 +451,8 @@ class Routine(Leaf):
         space: lengths of the axes.
         operands: what it reads, and behind that what it writes.
         sizes: of indices the bytes between neighbours along the indexed axes, and the lengths of these; of a search the
-            elements of the vector and the bytes between them; of words the last word of the counter.
+            elements of the vector and the bytes between them; of first elements how many, and the bytes between them; of words
+            the last word of the counter.
         quiet: floating-point warnings that it ignores.
     """
 
