@@ -132,7 +132,11 @@ def _begin(
 
 def _climb(loss: Callable[[Array], Array], vector: Array, who: str) -> Array:
     """Return where a loss is least."""
-    optimum = minimize(loss, vector, method="bfgs")
+    with np.errstate(all="ignore"):  # on the way to an end that has no mode
+        optimum = minimize(loss, vector, method="bfgs")
+        if optimum.converged and optimum.iterations == 0:  # a start without slope may be the lowest place of all
+            aside = minimize(loss, vector + 1e-3 * normal(key_of(0), vector.shape, dtype=vector.dtype), method="bfgs")
+            optimum = aside if float(aside.value) < float(optimum.value) - 1e-9 else optimum
     if not optimum.converged:
         raise ArgumentError(f"{who}: no mode near the start: {optimum.reason}; begin elsewhere, or look at the density")
     return optimum.x
@@ -157,6 +161,10 @@ class AdviState(Shown, Generic[T]):
 
 def _check_samples(value: Any) -> int:
     return whole_number("samples", value, "advi")
+
+
+def _check_batch(value: Any) -> int | None:
+    return None if value is None else whole_number("batch", value, "advi")
 
 
 def _check_rank(value: Any) -> int | None:
@@ -192,7 +200,7 @@ class advi(Generic[T]):  # named as what it reads as
     samples: int = attrs.field(default=8, converter=_check_samples)
     learning_rate: float = 0.05
     rank: int | None = attrs.field(default=0, converter=_check_rank)
-    batch: int | None = None
+    batch: int | None = attrs.field(default=None, converter=_check_batch)
 
     def init(self, params: T) -> AdviState[T]:
         """Return the state that begins at parameters within the constraints, with a tenth as standard deviations."""

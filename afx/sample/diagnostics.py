@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from afx import pytree
 from afx.core import ArrayLike
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.sample.draw import Draws
+from afx.transforms._arguments import describe
 
 Numbers: TypeAlias = "npt.NDArray[np.float64]"
 
@@ -69,8 +70,11 @@ def e_bfmi(energy: ArrayLike) -> Numbers:
 
 def _for_each(who: str, x: ArrayLike, fn: Callable[[Numbers], float]) -> Numbers:
     """Return a function of each number's chains, float[chains, draws]."""
-    draws = np.asarray(x, np.float64)
-    if draws.ndim < 2 or draws.shape[1] < FEWEST:
+    given = np.asarray(x)
+    if given.dtype.kind not in "fiub":
+        raise DtypeError(f"{who}: takes draws of one parameter, real numbers: got {describe(x)}; give draws.params[…]")
+    draws = given.astype(np.float64)
+    if draws.ndim < 2 or draws.shape[0] == 0 or draws.shape[1] < FEWEST:
         raise ShapeError(f"{who}: takes draws float[chains, draws, ...], four at least: got shape {draws.shape}")
     values = [fn(draws[(..., *index)]) for index in np.ndindex(draws.shape[2:])]
     return np.reshape(np.asarray(values, np.float64), draws.shape[2:])
@@ -96,18 +100,21 @@ def _normalize(x: Numbers) -> Numbers:
 def _r_hat(chains: Numbers) -> float:
     halves = _split(chains)
     folded = np.abs(halves - np.median(halves))
-    return float(np.max([_compare_variances(_normalize(x)) for x in (halves, folded)]))
+    bulk, spread = (_compare_variances(_normalize(x)) for x in (halves, folded))
+    return float(np.fmax(bulk, spread))
 
 
 def _compare_variances(x: Numbers) -> float:
     n = x.shape[1]
     within = np.var(x, axis=1, ddof=1).mean()
-    if not within > 0:
-        return np.nan
+    if within == 0:  # of chains that stand still: at one place, or at places of their own
+        return np.inf if np.ptp(x) > 0 else np.nan
     return float(np.sqrt((n - 1) / n + np.var(x.mean(axis=1), ddof=1) / within))
 
 
 def _ess_tail(chains: Numbers) -> float:
+    if np.isnan(chains).any():
+        return np.nan
     ends = np.quantile(chains, [0.05, 0.95])
     return float(np.min([_ess(_split((chains <= end).astype(np.float64))) for end in ends]))
 
@@ -192,6 +199,9 @@ def summary(draws: Any) -> Summary:
         raise ShapeError(
             f"summary: takes draws float[chains, draws, ...], four at least: got shape {short[1]} at {short[0] or 'the top'}"
         )
+    shapes = {d.shape for d in columns.values()}
+    if len(shapes) > 1:
+        raise ShapeError(f"summary: parameters have the same chains and draws: got shapes {sorted(shapes)}; cut them")
     x = np.stack(list(columns.values()), axis=-1)
     axes = (0, 1)
     table = (np.mean(x, axes), np.std(x, axes, ddof=1), np.quantile(x, [0.05, 0.5, 0.95], axes).T)

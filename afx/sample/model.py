@@ -10,7 +10,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core import Array, ArrayLike, Shown, float64
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, asarray, broadcast_to, isfinite, sum as sum_, where, zeros
 from afx.ops.linalg.factorizations import giving_nan
 from afx.pytree.static import fields_of
@@ -30,6 +30,7 @@ from afx.sample.bijectors import (
     Upper,
 )
 from afx.stats.law import Law, Observed
+from afx.transforms._arguments import describe
 from afx.transforms.vmap import vmap
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Model(Shown, Generic[T]):
                 )
         object.__setattr__(self, "priors", priors)
         object.__setattr__(self, "log_likelihood", log_likelihood)
-        object.__setattr__(self, "data", tuple(data))
+        object.__setattr__(self, "data", _arguments_of(data))
         object.__setattr__(self, "weight", weight)
 
     def __call__(self, params: T) -> Array:
@@ -139,7 +140,7 @@ class Model(Shown, Generic[T]):
 
     def outcomes(self, params: T, data: tuple[Any, ...] | None = None) -> dict[str, Any]:
         """Return what the likelihood gives, by name; a single outcome has the name ``y``."""
-        found = self.log_likelihood(params, *(self.data if data is None else data))
+        found = self.log_likelihood(params, *(self.data if data is None else _arguments_of(data)))
         return dict(cast("Mapping[str, Any]", found)) if isinstance(found, Mapping) else {"y": found}
 
     def pointwise(self, params: T) -> dict[str, Array]:
@@ -181,13 +182,26 @@ class Model(Shown, Generic[T]):
         return found
 
 
+def _arguments_of(data: Any) -> tuple[Any, ...]:
+    if not isinstance(data, tuple | list):
+        raise ArgumentError(f"Model: data are a tuple, of one argument each: got {describe(data)}; write (data,)")
+    return tuple(data)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's value
+
+
 def _score(name: str, outcome: Any) -> Array:
     if not isinstance(outcome, Observed):
         return asarray(outcome)
     if outcome.data is None:
         raise ArgumentError(f"Model: {name} has no data: got observe(None), which is to be predicted; give data")
     with giving_nan():
-        return outcome.law.log_probability(outcome.data)
+        scores = outcome.law.log_probability(outcome.data)
+    shape, rank = asarray(outcome.data).shape, len(outcome.law.event)
+    if scores.shape not in (outcome.law.batch, shape[: len(shape) - rank]):
+        raise ShapeError(
+            f"Model: each observation is one of {name}'s law: got data {shape} for a law of {outcome.law.shape}, which "
+            f"are {scores.shape} together; reshape one"
+        )
+    return scores
 
 
 # --- Laws that depend on other parameters: each is asked for when what it reads is known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -19,6 +20,7 @@ from afx.sample.diagnostics import FEWEST, Numbers, _ess, _split, columns_of
 from afx.sample.draw import Draws, check_draws
 from afx.sample.model import Model
 from afx.stats.law import Expanded, Observed
+from afx.transforms._arguments import describe
 from afx.transforms.vmap import vmap
 
 T = TypeVar("T")
@@ -32,12 +34,28 @@ def _params_of(draws: Any) -> Any:
 def _over_draws(model: Model[Any], draws: Any, fn: Callable[..., Any], *keys: Any) -> Any:
     """Return a function of each of the draws' parameters, with their axes in front."""
     params = _params_of(draws)
-    leaf, own = asarray(pytree.leaves(params)[0]), asarray(pytree.leaves(model.initial())[0])
-    lead = leaf.shape[: leaf.ndim - own.ndim]
+    lead = _axes_of_draws(model, params)
     count = int(np.prod(lead))
     flat = pytree.map(lambda x: reshape(asarray(x), (count, *asarray(x).shape[len(lead) :])), params)
     found = vmap(fn)(flat, *[split(key, count) for key in keys])
     return pytree.map(lambda x: reshape(x, (*lead, *x.shape[1:])), found)
+
+
+def _axes_of_draws(model: Model[Any], params: Any) -> tuple[int, ...]:
+    """Return the axes of draws, which all parameters of a model have in front of their own."""
+    if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
+        raise ArgumentError(f"sample: predictions are those of a Model: got {describe(model)}; give one")
+    own, treedef = pytree.flatten(model.initial())
+    if pytree.structure(params) != treedef:
+        raise ArgumentError(f"sample: draws are of the model's parameters, {treedef}: got {describe(params)}")
+    pairs = list(zip(own, map(asarray, pytree.leaves(params)), strict=True))
+    leads = [x.shape[: x.ndim - y.ndim] for y, x in pairs]
+    if any((*leads[0], *y.shape) != x.shape for y, x in pairs):
+        raise ShapeError(
+            f"sample: draws have the same axes in front of each parameter: got shapes {[x.shape for _, x in pairs]} "
+            f"of parameters {[y.shape for y, _ in pairs]}"
+        )
+    return leads[0] if leads else ()
 
 
 def predict(model: Model[T], key: ArrayLike, draws: Any, data: tuple[Any, ...] | None = None) -> dict[str, Array]:
@@ -82,7 +100,8 @@ def log_likelihood(model: Model[T], draws: Any) -> dict[str, Array]:
         model: of the data.
         draws: from `draw`, or parameters with axes in front.
     """
-    found: dict[str, Array] = _over_draws(model, draws, model.pointwise)
+    pointwise: Callable[[T], dict[str, Array]] = partial(Model[T].pointwise, model)
+    found: dict[str, Array] = _over_draws(model, draws, pointwise)
     return found
 
 
@@ -148,6 +167,8 @@ def loo(model: Model[T], draws: Draws[T], name: str | None = None, *, efficiency
         columns = [np.asarray(x) for x in columns_of(_params_of(draws)).values()]
         is_several = columns[0].shape[0] > 1
         efficiency = float(np.mean([_ess(_split(x)) for x in columns])) / count if is_several else 1.0
+    elif not efficiency > 0:
+        raise ArgumentError(f"loo: efficiency is above 0: got {efficiency}; leave it out for the parameters' own")
     tail = int(np.ceil(min(count / 5, 3 * np.sqrt(count / efficiency))))
     logs, shapes = smooth_weights(-heights, tail)
     pointwise = _log_sum(logs + heights)
@@ -177,9 +198,11 @@ def compare(models: Mapping[str, Elpd]) -> dict[str, tuple[float, float]]:
     """Return how much each model falls short of the best one, and the standard error of that, the best first.
 
     Raises:
-        ArgumentError: they are of other observations.
+        ArgumentError: they are of other observations, or there are none.
     """
-    ranked = sorted(models.items(), key=lambda item: -item[1].elpd)
+    if not isinstance(models, Mapping) or not all(isinstance(x, Elpd) for x in models.values()) or not models:  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
+        raise ArgumentError(f"compare: takes what loo or waic give, by names: got {describe(models)}; give a dict")
+    ranked = sorted(models.items(), key=lambda item: (math.isnan(item[1].elpd), -item[1].elpd))
     best = ranked[0][1].pointwise
     if any(x.pointwise.shape != best.shape for _, x in ranked):
         raise ArgumentError(f"compare: models of the same observations: got {[len(x.pointwise) for _, x in ranked]}")

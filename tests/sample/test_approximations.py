@@ -46,6 +46,16 @@ def test_modes_are_those_of_the_parameters() -> None:
         sample.find_mode(lambda x: -(x**2))
 
 
+def test_a_start_at_the_lowest_place_is_no_mode() -> None:
+    """A density without slope at its start is climbed from beside it: to a mode, or to an end that has none."""
+    found = sample.find_mode(lambda x: -((x**2 - 1) ** 2), np.float64(0.0))
+    assert abs(float(found)) == pytest.approx(1.0, abs=1e-5)
+    with pytest.raises(ArgumentError, match="find_mode: no mode near the start"):
+        sample.find_mode(sample.Model({"p": stats.beta(0.5, 0.5)}, lambda _: 0.0))
+    flat = sample.find_mode(sample.Model({"p": stats.uniform(0.0, 1.0)}, lambda _: 0.0))
+    assert float(flat["p"]) == 0.5
+
+
 def test_laplace_under_constraints() -> None:
     """The mode is that of the unconstrained parameters: of a gamma law it is the mean."""
 

@@ -9,7 +9,7 @@ import pytest
 
 import afx
 from afx import plot, sample
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ArgumentError, DtypeError, ShapeError
 
 REFERENCE = {  # rhat, ess (bulk, tail) and bfmi of arviz 0.23.4, of the draws that `chains` makes
     "independent": (1.0026086077699803, 1613.16328671925, 1932.2795622179876, 2.054147996948342),
@@ -57,14 +57,31 @@ def test_diagnostics_keep_axes() -> None:
     assert sample.ess_bulk(x)[1, 0] == pytest.approx(REFERENCE["slow"][1])
     x[0, 3, 0] = np.nan
     assert np.isnan(sample.r_hat(x)).ravel().tolist() == [True, False]
+    assert np.isnan(sample.ess_tail(x)).ravel().tolist() == [True, False]
     with pytest.raises(ShapeError, match="chains, draws"):
         sample.r_hat(np.zeros(5))
+    with pytest.raises(ShapeError, match="chains, draws"):
+        sample.ess_bulk(np.zeros((0, 9)))
+    wrong: Any
+    for wrong in (x + 1j, {"x": x}, "x"):
+        with pytest.raises(DtypeError, match="real numbers"):
+            sample.r_hat(wrong)
+    with pytest.raises(ShapeError, match="same chains and draws"):
+        sample.summary({"a": np.zeros((4, 30)), "b": np.zeros((4, 31))})
     with pytest.raises(ShapeError, match="four at least"):
         sample.ess_tail(np.zeros((2, 3)))
     with pytest.raises(ShapeError, match="e_bfmi"):
         sample.e_bfmi(np.zeros(5))
     with pytest.raises(ArgumentError, match="empty tree"):
         sample.summary({})
+
+
+def test_chains_that_stand_still_have_not_met() -> None:
+    """R-hat is that of arviz where no chain moves, and where draws have two values, half of them each."""
+    still, balanced = np.array([[1.0] * 40, [2.0] * 40]), np.array([[0.0, 1.0] * 20, [1.0, 0.0] * 20])
+    assert sample.r_hat(still) == np.inf
+    assert np.isnan(sample.r_hat(np.ones((2, 40))))
+    np.testing.assert_allclose(sample.r_hat(balanced), 0.9746794344808963, rtol=1e-12)
 
 
 def test_a_summary_is_a_table() -> None:

@@ -113,6 +113,52 @@ def test_what_cannot_be_predicted_or_left_out() -> None:
         blind(blind.initial())
 
 
+@pytest.mark.parametrize(
+    "draws",
+    [{"m": np.zeros(5), "v": np.zeros((6, 3))}, {"m": np.zeros(5), "v": np.zeros((5, 2))}, {"m": np.zeros(5)}, None],
+)
+def test_draws_are_those_of_the_model(draws: Any) -> None:
+    """Draws of other parameters, or of parameters of other shapes, are no predictions."""
+    priors = {"m": stats.norm(0.0, 1.0), "v": stats.norm(np.zeros(3), 1.0)}
+    model = sample.Model(priors, lambda p: stats.norm(p["m"] + p["v"][0], 1.0).observe(np.ones(4)))
+    with pytest.raises((ArgumentError, ShapeError), match="sample: draws"):
+        sample.predict(model, KEY, draws)
+    no_model: Any = abs
+    with pytest.raises(ArgumentError, match="those of a Model"):
+        sample.log_likelihood(no_model, draws)
+
+
+def test_data_are_arguments_and_shaped_as_their_law() -> None:
+    """An array in place of a tuple is not taken apart, and a column of data is no table of each datum by each mean."""
+    y: Any = np.arange(4.0)
+    priors = {"m": stats.norm(np.zeros(4), 1.0)}
+    for data in (y, y[:, None]):
+        with pytest.raises(ArgumentError, match="data are a tuple"):
+            sample.Model(priors, lambda p, x: stats.norm(p["m"], 1.0).observe(x), data)
+    model = sample.Model(priors, lambda p, x: stats.norm(p["m"], 1.0).observe(x), (y,))
+    with pytest.raises(ArgumentError, match="data are a tuple"):
+        sample.predict(model, KEY, {"m": np.zeros((2, 4))}, y)
+    with pytest.raises(ShapeError, match="one of y's law"):
+        sample.Model(priors, model.log_likelihood, (y[:, None],))(model.initial())
+    few = sample.Model(priors, lambda p, x: stats.norm(p["m"], 1.0).observe(x), (1.0,))
+    assert few.pointwise(few.initial())["y"].shape == (4,)
+
+
+def test_comparisons_are_of_estimates() -> None:
+    """What is no estimate is refused, and one that is nan is the last."""
+    good = sample.Elpd(-3.0, 1.0, 1.0, np.array([-1.0, -2.0]))
+    bad = sample.Elpd(np.nan, 1.0, 1.0, np.array([np.nan, -2.0]))
+    assert [*sample.compare({"bad": bad, "good": good})] == ["good", "bad"]
+    wrong: Any
+    for wrong in ({}, [good], {"a": 1}):
+        with pytest.raises(ArgumentError, match="what loo or waic give"):
+            sample.compare(wrong)
+    model, draws = synthetic()
+    for efficiency in (0.0, -1.0, np.nan):
+        with pytest.raises(ArgumentError, match="efficiency is above 0"):
+            sample.loo(model, draws, efficiency=efficiency)
+
+
 def test_approximations_take_models() -> None:
     """Laplace's, variational ones of every rank, and paths find the normal posterior of a regression."""
     rng = np.random.default_rng(0)
