@@ -17,7 +17,7 @@ from afx.core.graph import Graph
 from afx.errors import FileFormatError, MissingExtraError, TreeError
 from afx.io.archive import check_kind, read_archive, replace_file, write_archive
 from afx.io.naming import Allowed, AllowedNames, find_public
-from afx.io.values import Decoder, Encoder, TreeEncoder, read_tree, write_tree
+from afx.io.values import Decoder, Encoder, TreeEncoder, check_unmasked, read_tree, write_tree
 from afx.pytree import flatten_with_path, unflatten
 
 # --- Files
@@ -178,6 +178,7 @@ def save_safetensors(path: str | os.PathLike[str], tree: object) -> None:
     {"['w']": Array([1., 1.], dtype=float32)}
     """
     arrays = {name or "value": np.array(leaf, order="C") for name, leaf in flatten_with_path(tree)[0]}
+    check_unmasked(tree, "save_safetensors")
     if not arrays:
         raise TreeError("save_safetensors: a tree without arrays: got none; give at least one")
     with replace_file(path) as file:

@@ -28,7 +28,7 @@ from afx.pytree.nodes import (
     named_tuple_node,
     sequence_node,
 )
-from afx.pytree.treedef import flatten, trails
+from afx.pytree.treedef import flatten, leaves, trails
 from afx.transforms.compile.compiled_call import CompiledGraph
 
 # --- Values: constituents of tree structures and graph parameters, as JSON and back
@@ -37,6 +37,12 @@ from afx.transforms.compile.compiled_call import CompiledGraph
 # says what it is, such as ``{"float": "0.1"}`` or ``{"function": "afx.nn:relu"}``.
 
 Json: TypeAlias = Any  # what JSON can say: no narrower type is recursive for both checkers
+
+
+def check_unmasked(tree: object, who: str) -> None:
+    """Refuse a tree with a masked array, whose mask would be lost."""
+    if any(isinstance(leaf, np.ma.MaskedArray) for leaf in leaves(tree)):
+        raise TreeError(f"{who}: a masked array would lose its mask: got one; call .filled() first")
 
 
 class Encoder:
@@ -56,6 +62,7 @@ class Encoder:
             self._names[id(value)] = name
             self._kept.append(value)
             self.arrays[name] = np.asarray(value)
+            check_unmasked(value, f"save{path and f', at {path}'}")
         return name
 
     def name(self, thing: object, path: str) -> str:
@@ -345,8 +352,9 @@ def _node(node: Node, path: str, encoder: Encoder) -> Json:
         return ["dict", [encoder.value(key, path) for key in node.order]]
     if isinstance(node, RecordNode):
         return ["class", encoder.name(node.kind, path), list(node.names)]
+    kind: Any = getattr(node, "kind", type(node))
     raise TreeError(
-        f"save: a container that no file can hold, at {path or 'the top'}: got {node!r}; use a frozen class"
+        f"save: a container that no file can hold, at {path or 'the top'}: got {kind.__name__}; use a frozen class"
     )
 
 

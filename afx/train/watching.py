@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
+import numpy as np
 
 from afx.errors import ArgumentError, FileFormatError, MissingExtraError, TreeError
 from afx.io import Checkpoint, Checkpoints
@@ -20,7 +21,7 @@ from afx.io.archive import replace_file
 from afx.io.checkpoints import is_divided
 from afx.io.files import check_savable
 from afx.io.naming import Allowed, RefusedNameError
-from afx.pytree import leaves, structure, unflatten
+from afx.pytree import flatten_with_path, leaves, structure, unflatten
 from afx.runtime import job
 from afx.runtime.job import Job
 from afx.train.run import MetricReader, Run, Start, Step
@@ -349,7 +350,8 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
     All ranks of a job call it, and go on from the same step: the newest one of whose files each of them can read what it needs.
 
     Raises:
-        TreeError: the folder holds states of another structure, or the initial one holds what no file can, such as a lambda.
+        TreeError: the folder holds states of another structure or of other shapes, or the initial one holds what no file
+            can, such as a lambda.
         OSError: ranks of a job that see other files.
     """
     expected = structure(job.outline(initial))
@@ -366,6 +368,7 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
             f"resume: the saved state has another structure than the initial one: got {got} for {expected}; "
             "use another folder, or the model that was saved"
         )
+    _check_shapes(newest.tree, initial)
     return Start(newest.step, newest.carried), _with_own_parts(newest.tree, initial)
 
 
@@ -394,6 +397,17 @@ def _latest_of_all(checkpoints: Checkpoints, ranks: Job, allow: Sequence[Allowed
         if not faults:
             return loaded
         warnings.warn(f"resume: passes over a damaged checkpoint: {faults[0]}", stacklevel=5)
+
+
+def _check_shapes(saved: Any, initial: Any) -> None:
+    """Refuse a saved state whose arrays have other shapes: it is that of another model."""
+    pairs = zip(*[flatten_with_path(job.outline(tree))[0] for tree in (saved, initial)], strict=True)
+    for (path, got), (_, own) in pairs:
+        if np.shape(got) != np.shape(own):
+            raise TreeError(
+                f"resume: the saved state has another shape at {path or 'the top'} than the initial one: got "
+                f"{np.shape(got)} for {np.shape(own)}; use another folder, or the model that was saved"
+            )
 
 
 def _with_own_parts(saved: Any, initial: S) -> S:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,6 +196,8 @@ def local() -> Any:
         ({"f": [lambda x: x]}, TreeError, r"save: a lambda, .*, at \['f'\]\[0\]: got '<lambda>'; define it at the top"),
         (local(), TreeError, r"local to a function, at the top: got 'local.<locals>.Local'"),
         ([np.array([{}])], DtypeError, r"save: an array of object at .*; save numbers alone"),
+        ({"a": np.ma.masked_array([1.0, 2.0], [True, False])}, TreeError, r"save, at \['a'\]: .* lose its mask"),
+        (OrderedDict(a=1.0), TreeError, "save: a container that no file can hold, at the top: got OrderedDict"),
     ],
 )
 def test_what_no_file_can_hold_is_refused_before_writing(tmp_path: Path, tree: Any, error: Any, message: str) -> None:
@@ -586,6 +589,12 @@ def test_safetensors_round_trip(tmp_path: Path) -> None:
     path.write_bytes(b"{}")
     with pytest.raises(FileFormatError, match="no file of this format"):
         io.load_safetensors(path)
+
+
+def test_safetensors_keep_masks_away(tmp_path: Path) -> None:
+    """A mask that the format cannot hold is not left out in silence."""
+    with pytest.raises(TreeError, match="save_safetensors: a masked array would lose its mask"):
+        io.save_safetensors(tmp_path / "a", [np.ma.masked_array([1.0], [True])])
 
 
 def test_safetensors_of_one_name_twice_are_refused(tmp_path: Path) -> None:

@@ -137,6 +137,9 @@ def test_another_structure_is_refused(tmp_path: Path) -> None:
     checkpoints.save(1, {"w": 1.0})
     with pytest.raises(TreeError, match=r"resume: the saved state has another structure .*got \{'w': \*\}"):
         train.resume(checkpoints, (1.0,))
+    checkpoints.save(2, {"w": afx.zeros((4, 3))})
+    with pytest.raises(TreeError, match=r"another shape at \['w'\] than the initial one: got \(4, 3\) for \(8, 3\)"):
+        train.resume(checkpoints, {"w": afx.zeros((8, 3))})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
