@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import attrs
 import numpy as np
 
-from afx.core import Array, ArrayLike, Shown, Tracer, normalize_axis
+from afx.core import Array, ArrayLike, Shown, Tracer, aval_of, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops import abs as abs_, clip, cumsum, diff, floor, max as max_, real, roll, searchsorted, sign, take, where
 from afx.ops._kinds.matrix import choice, promote_pair
@@ -31,16 +31,21 @@ S = TypeVar("S", bound="Interpolant")
 def columns(x: Nested, y: Nested, axis: int, who: str, least: int = 2) -> tuple[Array, Array]:
     """Return ascending points float[n] and values float[n, …], with the axis of the points in front."""
     points, values = (asarray(v) for v in promote_operands(x, y))
-    if points.dtype.kind == "c":
-        raise DtypeError(f"{who}: points are real: got {points.aval}; take a part")
     axis = normalize_axis(axis, values.ndim, who)
     if points.ndim != 1 or points.size < least or values.shape[axis] != points.size:
         raise ShapeError(
             f"{who}: takes {least} points or more and a value for each: got {points.aval} and {values.aval}; reshape them"
         )
     check_ascending(points, who)
-    points, values = promote_pair(points, moveaxis(values, axis, 0), who)
-    return real(points), values
+    return pair_of(points, moveaxis(values, axis, 0), who)
+
+
+def pair_of(x: ArrayLike, values: ArrayLike, who: str) -> tuple[Array, Array]:
+    """Return points and values in one precision, the points real where values are complex."""
+    if aval_of(x, who).dtype.kind == "c":
+        raise DtypeError(f"{who}: points are real: got {aval_of(x)}; take a part")
+    points, promoted = promote_pair(x, values, who)
+    return real(points), promoted
 
 
 def check_ascending(points: Array, who: str, strictly: bool = True) -> None:
@@ -142,7 +147,7 @@ class PPoly(Interpolant, Shown):
     axis: int
 
     def __init__(self, c: Nested, x: Nested, extrapolate: Extrapolate | None = None, axis: int = 0) -> None:
-        points, coefficients = promote_pair(asarray(x), asarray(c), "PPoly")
+        points, coefficients = pair_of(asarray(x), asarray(c), "PPoly")
         if points.ndim != 1 or coefficients.ndim < 2 or points.size != coefficients.shape[1] + 1:
             raise ShapeError(
                 f"PPoly: c is [k + 1, n, …], x [n + 1]: got {coefficients.aval} and {points.aval}; reshape them"

@@ -12,9 +12,9 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Shown, Tracer
 from afx.errors import ArgumentError, ShapeError
-from afx.interpolate.piecewise import check_ascending, column, columns, place
+from afx.interpolate.piecewise import check_ascending, column, columns, pair_of, place
 from afx.interpolate.splines import BSpline, make_interp_spline
-from afx.ops import broadcast_to, clip, exp, log, pad, reshape, searchsorted, sqrt, take, where
+from afx.ops import any as any_, broadcast_to, clip, exp, isnan, log, pad, reshape, searchsorted, sqrt, take, where
 from afx.ops._kinds.matrix import choice, floating, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
 from afx.ops.indexing.gather import gather
@@ -131,7 +131,7 @@ class RegularGridInterpolator(Shown):
         values: [n₁, …, n_d, …].
         method: ``"linear"``, ``"nearest"`` (halves down), ``"slinear"``, ``"cubic"`` or ``"quintic"``: a spline along each axis.
         bounds_error: whether points outside raise, as far as they are known; traced ones take ``fill_value``.
-        fill_value: the value outside, None to extrapolate.
+        fill_value: the value outside, None to extrapolate; points with nan have nan.
 
     Raises:
         ShapeError: the grid does not fit the values, or has too few points for the method.
@@ -186,7 +186,8 @@ class RegularGridInterpolator(Shown):
         if given.ndim < 1 or given.shape[-1] != d:
             raise ShapeError(f"RegularGridInterpolator: points are [..., {d}]: got {given.aval}; reshape them")
         at = reshape(given, (-1, d))
-        outside = at[:, 0] != at[:, 0]
+        unknown = any_(isnan(at), axis=1)
+        outside = unknown & self.bounds_error
         for k, x in enumerate(self.grid):
             outside = outside | (at[:, k] < x[0]) | (at[:, k] > x[-1])
         if self.bounds_error:
@@ -194,6 +195,7 @@ class RegularGridInterpolator(Shown):
         values = self._spline(at, _SPLINES[how]) if how in _SPLINES else self._cells(at, how == "nearest")
         if self.fill_value is not None:
             values = where(column(outside, values), self.fill_value, values)
+        values = where(column(unknown, values), math.nan, values)
         return reshape(values, given.shape[:-1] + values.shape[1:])
 
     def _cells(self, at: Array, nearest: bool) -> Array:
@@ -207,7 +209,8 @@ class RegularGridInterpolator(Shown):
             share.append((at[:, k] - take(x, index, axis=0)) / where(span == 0, 1, span))
             low.append(index)
         if nearest:
-            return gather(self.values, *[i + (s > 0.5) for i, s in zip(low, share, strict=True)])
+            cells = zip(low, share, self.grid, strict=True)
+            return gather(self.values, *[clip(i + (s > 0.5), 0, x.size - 1) for i, s, x in cells])
         total: Any = 0.0
         for corner in itertools.product((0, 1), repeat=len(self.grid)):
             places = [clip(i + c, 0, x.size - 1) for i, c, x in zip(low, corner, self.grid, strict=True)]
@@ -297,7 +300,7 @@ class RBFInterpolator(Shown):
         degree: int | None = None,
     ) -> None:
         choice("RBFInterpolator", "kernel", kernel, tuple(KERNELS))
-        points, values = promote_pair(y, d, "RBFInterpolator")
+        points, values = pair_of(y, d, "RBFInterpolator")
         if points.ndim != 2 or values.shape[:1] != points.shape[:1]:
             raise ShapeError(
                 f"RBFInterpolator: points are [n, d], values [n, …]: got {points.aval} and {values.aval}; reshape"

@@ -9,9 +9,8 @@ import numpy as np
 
 from afx.core import Array, Shown, integer, normalize_axis
 from afx.errors import ArgumentError, ShapeError
-from afx.interpolate.piecewise import Extrapolate, Interpolant, check_ascending, column, columns, place
+from afx.interpolate.piecewise import Extrapolate, Interpolant, check_ascending, column, columns, pair_of, place
 from afx.ops import broadcast_to, clip, concat, cumsum, diff, reshape, searchsorted, take, where
-from afx.ops._kinds.matrix import promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
 from afx.ops.linalg.solve import solve
 
@@ -41,7 +40,7 @@ class BSpline(Interpolant, Shown):
 
     def __init__(self, t: Nested, c: Nested, k: int, extrapolate: Extrapolate = True, axis: int = 0) -> None:
         knots, given = promote_operands(t, c)
-        knots, given = promote_pair(knots, given, "BSpline")
+        knots, given = pair_of(knots, given, "BSpline")
         degree = integer(k, "BSpline", "k")
         axis = normalize_axis(axis, given.ndim, "BSpline")
         if degree < 0 or knots.ndim != 1 or knots.size < 2 * degree + 2 or given.shape[axis] < knots.size - degree - 1:

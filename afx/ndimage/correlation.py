@@ -56,13 +56,14 @@ def each(given: Any, count: int, who: str, what: str) -> list[Any]:
 
 
 def choose_dtypes(x: Array, output: DTypeLike | None, who: str, *, is_complex: bool = False) -> tuple[DType, DType]:
-    """Return the dtype that is computed in, and that of the result."""
+    """Return the dtype that is computed in, and that of the result: complex where that is, as SciPy promotes it."""
     if isinstance(output, (np.ndarray, Array)):
         raise ArgumentError(f"{who}: results are not written into arrays: got output={output!r}; give a dtype or None")
-    own = np.result_type(x.dtype, np.complex64) if is_complex else x.dtype
-    result = own if output is None else check_dtype(output, who)
-    working = float64 if x.dtype.kind in "biu" else np.result_type(x.dtype, np.float32)
-    return np.result_type(working, np.complex64) if is_complex else working, result
+    result = x.dtype if output is None else check_dtype(output, who)
+    wide = [result] if result.kind in "fc" else []
+    working = float64 if x.dtype.kind in "biu" else np.result_type(x.dtype, np.float32, *wide)
+    both = (working, result)
+    return (np.result_type(working, np.complex64), np.result_type(result, np.complex64)) if is_complex else both
 
 
 def exact(x: Nested) -> Array:

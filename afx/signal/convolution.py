@@ -104,7 +104,7 @@ def _convolve(x: Array, y: Array, mode: str, method: str, who: str) -> Array:
         return zeros((0,) * x.ndim, np.result_type(x.dtype, y.dtype))
     axes = range(x.ndim)
     inexact = x.dtype.kind in "fc" or y.dtype.kind in "fc"
-    if method == "fft" or (method == "auto" and inexact and min(x.size, y.size) > FEW):
+    if inexact and (method == "fft" or (method == "auto" and min(x.size, y.size) > FEW)):
         return _cut(_multiply_spectra(x, y, axes), x, y, mode, axes, who)
     wide = np.result_type(x.dtype, y.dtype)
     z = convolve_axes(astype(x, wide), astype(y, wide), "full", axes=(axes, axes))
@@ -119,7 +119,7 @@ def convolve(in1: Nested, in2: Nested, mode: Mode = "full", method: Method = "au
         in2: as many axes.
         mode: ``full`` keeps all that touch, ``same`` as much in the middle as the first operand has, ``valid`` where
             one operand lies within the other.
-        method: ``direct``, by Fourier transforms, or the faster one of them.
+        method: ``direct``, by Fourier transforms, or the faster one of them; whole numbers are multiplied directly, exactly.
 
     Raises:
         ArgumentError: no such mode or method.

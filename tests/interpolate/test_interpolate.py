@@ -184,6 +184,30 @@ def test_complex_values() -> None:
     for name in ("CubicSpline", "make_interp_spline"):
         got, want = getattr(interpolate, name)(U, z)(W), getattr(scipy.interpolate, name)(U, z)(W)
         np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
+    for call in (
+        lambda m: m.PPoly(np.stack([z[:-1], z[1:]]), U, extrapolate="periodic")(W + 9),
+        lambda m: m.BSpline(U, z[:4], 1, extrapolate=False)(W + 1),
+        lambda m: m.RBFInterpolator(P, D * (1 + 2j), kernel="cubic")(Q),
+    ):
+        np.testing.assert_allclose(np.asarray(call(interpolate)), call(scipy.interpolate), rtol=1e-10)
+    for call in (
+        lambda: interpolate.PPoly(np.ones((2, 5)), U + 0j),
+        lambda: interpolate.RBFInterpolator(P + 0j, D),
+    ):
+        with pytest.raises(errors.DtypeError, match="points are real"):
+            call()
+
+
+@pytest.mark.parametrize("fill", [1.5, None])
+def test_grids_have_nan_where_points_have(fill: float | None) -> None:
+    """A point that is nan has no value, neither that of the outside nor that of a neighbour; one row is a grid too."""
+    at = np.array([[np.nan, 0.5], [0.5, np.nan], [0.5, 0.5], [9.0, 9.0]])
+    for method in ("linear", "nearest", "slinear"):
+        args: Any = ((np.arange(3.0), np.arange(2.0)), np.arange(6.0).reshape(3, 2), method, False, fill)
+        want = scipy.interpolate.RegularGridInterpolator(*args)(at)
+        np.testing.assert_allclose(np.asarray(interpolate.RegularGridInterpolator(*args)(at)), want)
+    one: Any = (([2.0],), np.array([3.0]), "nearest", False, None)
+    assert interpolate.RegularGridInterpolator(*one)([[1.0], [7.0]]).tolist() == [3.0, 3.0]
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

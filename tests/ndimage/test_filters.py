@@ -83,6 +83,19 @@ def test_options_of_axes() -> None:
     assert_scipys("correlate1d", numbers(6).astype(np.float32), [1.0, 2.0])
 
 
+def test_dtypes_of_results() -> None:
+    """A real one keeps complex results, and a wider one is computed in, as SciPy does."""
+    x = np.random.default_rng(0).normal(size=20).astype(np.float32)
+    w = np.array([1.0, 0.3, -0.7])
+    got, want = (m.correlate1d(x, w, output=np.float64) for m in (ndimage, scipy.ndimage))
+    np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
+    with pytest.warns(UserWarning, match="complex"):
+        want = scipy.ndimage.convolve1d(x, w + 1j, output=np.float32)
+    got = ndimage.convolve1d(x, w + 1j, output=np.float32)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
 def test_derivatives() -> None:
     """By the elements, the weights, what the input continues with, and the width of a Gaussian."""
     x, w = afx.asarray(numbers(4, 5)), afx.asarray(numbers(3))

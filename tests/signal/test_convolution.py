@@ -67,6 +67,16 @@ def test_other_operands() -> None:
     assert_scipys("convolve", x[:9], y[:3], atol=1e-6)
 
 
+def test_whole_numbers_stay_exact() -> None:
+    """By Fourier transforms too they are products and sums of whole numbers, beyond the digits of floats."""
+    x, y = np.array([3, 2**55 + 1, 5]), np.array([1, 2, 1])
+    for name in ("convolve", "correlate"):
+        got = getattr(signal, name)(x, y, method="fft")
+        want = getattr(scipy.signal, name)(x, y, method="direct")
+        assert got.dtype == np.int64
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("rates", [(1, 1), (1, 3), (3, 1), (3, 2), (4, 6), (7, 5)])
 def test_rates(rates: tuple[int, int]) -> None:
     """Any rates and lengths, as the signal goes on at its ends."""
