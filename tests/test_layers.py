@@ -89,29 +89,29 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_730,
-    "compiler": 204_340,
+    "compiler": 205_440,
     "control": 26_850,
     "core": 38_760,
     "data": 5_340,
     "distributed": 50_280,
-    "export": 67_380,
+    "export": 67_400,
     "integrate": 22_400,
-    "interpolate": 8_740,
-    "io": 17_400,
+    "interpolate": 8_820,
+    "io": 17_480,
     "migrate": 61_130,
-    "ndimage": 7_060,
+    "ndimage": 7_080,
     "nn": 22_840,
     "numpy": 4_220,
-    "ops": 202_170,
+    "ops": 203_130,
     "optim": 52_010,
     "plot": 3_990,
     "pytree": 10_480,
     "random": 6_250,
     "runtime": 7_870,
-    "sample": 19_890,
+    "sample": 20_420,
     "signal": 13_530,
     "stats": 37_570,
-    "train": 5_970,
+    "train": 6_060,
     "transforms": 64_890,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
@@ -484,7 +484,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.55 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.57 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_550_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_570_000
     )

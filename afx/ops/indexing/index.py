@@ -160,7 +160,9 @@ def _is_within(entry: Any, length: int) -> bool:
     if isinstance(entry, int):
         return 0 <= entry < length
     places = range(*entry)
-    return not places or (0 <= places[0] < length and 0 <= places[-1] < length)
+    if not places:  # a negative end means none, which would not be empty
+        return bool(min(entry[:2]) >= 0)
+    return 0 <= places[0] < length and 0 <= places[-1] < length
 
 
 def is_array(x: object) -> bool:

@@ -566,13 +566,13 @@ def lu_factor(a: ArrayLike) -> LUFactorResult:
 def _exchange(x: Any, *, back: bool) -> Any:
     """Return the exchanges that lead to orders of rows; back, the orders that exchanges lead to."""
     given = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    each, order = np.arange(len(given)), np.zeros_like(given) + np.arange(x.shape[-1])
+    each, order = plain(np.arange(len(given))), plain(np.zeros_like(given) + np.arange(x.shape[-1]))
     places = given.copy()
     for k in range(x.shape[-1]):
         if not back:
             places[:, k] = np.argmax(order == given[:, k, None], axis=-1)
         order[each, k], order[each, places[:, k]] = order[each, places[:, k]], order[each, k]
-    return (order if back else places).reshape(x.shape)
+    return np.reshape(order if back else places, x.shape)
 
 
 def _exchange_abstract(x: Aval, *, back: bool) -> Aval:
