@@ -28,9 +28,11 @@ RetraceWarning          (UserWarning)  a jitted function that is traced again an
 Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 """
 
+import importlib
 import sys
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 __all__ = [
     "AfxError",
@@ -61,18 +63,24 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def refuse_names(module: str, *modules: str) -> None:
+def refuse_names(module: str, *modules: str, homes: Mapping[str, str] | None = None) -> None:
     """Have a module show its public names alone, and refuse others: the error says what to write where another is meant.
 
-    Without a list of them they are all that it imports, and of modules those that are named.
+    Without a list of them they are all that it imports, and of modules those that are named; or, of a family that loads its
+    names when they are first asked for, those whose modules ``homes`` tells.
 
     Type checkers do not see it, and refuse others themselves.
     """
     names = vars(sys.modules[module])
-    own = {name for name, value in names.items() if name[0] != "_" and not isinstance(value, ModuleType)}
+    own = homes or {name for name, value in names.items() if name[0] != "_" and not isinstance(value, ModuleType)}
     names.setdefault("__all__", sorted({*own, *modules} - {"refuse_names"}))
+    later = {**(homes or {}), **{name: f"{module}.{name}" for name in modules}}
 
-    def __getattr__(name: str) -> NoReturn:
+    def __getattr__(name: str) -> Any:
+        if name in later:
+            home = importlib.import_module(later[name])
+            value = names[name] = home if name in modules else getattr(home, name)
+            return value
         from afx.other_names import missing_name
 
         raise missing_name(module, name)

@@ -118,6 +118,24 @@ def _registered_name(home: str, name: str) -> str:
     return registered if getattr(FUNCTIONS, registered, None) is value else ""
 
 
+LATER = ("afx.nn", "afx.optim")  # families whose names load their modules when they are first asked for
+
+
+def member_homes(family: str) -> dict[str, str]:
+    """Return the module of each public name of a family, as its imports for type checkers say."""
+    tree = ast.parse(Path(importlib.import_module(family).__file__ or "").read_text(encoding="utf-8"))
+    (guarded,) = (node for node in tree.body if isinstance(node, ast.If))
+    found = dict[str, str]()
+    for node in guarded.body:
+        assert isinstance(node, ast.ImportFrom)
+        assert node.module is not None
+        if node.module == family:  # modules of its own
+            continue
+        names = [alias.name for alias in node.names]
+        found |= dict.fromkeys(importlib.import_module(node.module).__all__ if names == ["*"] else names, node.module)
+    return found
+
+
 def table() -> str:
     """Return the text of the name table."""
     at = homes()
@@ -130,16 +148,25 @@ def table() -> str:
             line = f'    "{home}": "{" ".join([name for name in names if at[name] == home])}",'
             lines += [line] if len(line) <= 120 else _wrapped(line)
         lines.append("}")
+    lines.append("MEMBERS: dict[str, dict[str, str]] = {  # of families whose names load when they are asked for")
+    for family in LATER:
+        members = member_homes(family)
+        lines.append(f'    "{family}": {{')
+        for home in sorted({*members.values()}):
+            line = f'        "{home}": "{" ".join(sorted([name for name in members if members[name] == home]))}",'
+            lines += [line] if len(line) <= 120 else _wrapped(line, 8)
+        lines.append("    },")
+    lines.append("}")
     lines.append("FAMILIES = (")
     names = ", ".join([f'"{name}"' for name in families()])
     lines.append(textwrap.indent(textwrap.fill(f"{names},", 116), "    "))
     return "\n".join([*lines, ")  # fmt: skip", ""])
 
 
-def _wrapped(line: str) -> list[str]:
+def _wrapped(line: str, indent: int = 4) -> list[str]:
     """Return an entry whose names take several lines."""
     home, names = line.strip().rstrip(",").split(": ")
-    return [textwrap.fill(names.strip('"'), 116, initial_indent=f'    {home}: """') + '""",']
+    return [textwrap.fill(names.strip('"'), 116, initial_indent=f'{" " * indent}{home}: """') + '""",']
 
 
 def stub() -> str:

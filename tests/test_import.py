@@ -44,6 +44,17 @@ def test_import_leaves_alone_what_costs_time() -> None:
     assert len(own) <= 71  # each costs 0.1 ms and more
 
 
+def test_families_load_what_is_asked_for() -> None:
+    """An optimizer and a layer load their own modules: neither solvers nor other rules, losses and layers."""
+    loaded = modules_after("from afx import nn, optim; optim.adam, nn.Linear")
+    assert {"afx.optim.rules.adam", "afx.nn.linear"} <= loaded
+    others = {f"afx.optim.{name}" for name in ("solvers", "wrappers", "clipping", "rules.muon", "rules.adagrad")}
+    assert not loaded & (
+        others | {"afx.nn.losses", "afx.nn.recurrent", "afx.nn.attention", "afx.interpolate", "afx.linalg"}
+    )
+    assert modules_after("import afx.nn, afx.optim") - modules_after("import afx") == {"afx.nn", "afx.optim"}
+
+
 def test_import_leaves_numpy_as_it_was() -> None:
     """``import afx`` changes neither NumPy's error handling nor its print options."""
     settings = "numpy.geterr(), sorted(numpy.get_printoptions().items(), key=str)"

@@ -88,10 +88,10 @@ SHORT = {
 # Tokens that run (no docstrings, comments or blank lines) of each room, at most; a feature raises its room's number in
 # its own commit.
 BUDGETS: dict[str, int] = {
-    "afx": 8_730,
+    "afx": 8_810,
     "compiler": 205_440,
     "control": 26_850,
-    "core": 38_760,
+    "core": 38_960,
     "data": 5_340,
     "distributed": 50_280,
     "export": 67_400,
@@ -100,10 +100,10 @@ BUDGETS: dict[str, int] = {
     "io": 17_480,
     "migrate": 61_130,
     "ndimage": 7_080,
-    "nn": 22_840,
+    "nn": 22_860,
     "numpy": 4_220,
     "ops": 203_130,
-    "optim": 52_010,
+    "optim": 52_030,
     "plot": 3_990,
     "pytree": 10_480,
     "random": 6_250,

@@ -100,6 +100,63 @@ wofz""",
     "afx.ops.special.incomplete": "betainc betaincc betainccinv betaincinv gammainc gammaincc gammainccinv gammaincinv",
     "afx.ops.special.log_incomplete": "log_betainc log_betaincc log_gammainc log_gammaincc",
 }
+MEMBERS: dict[str, dict[str, str]] = {  # of families whose names load when they are asked for
+    "afx.nn": {
+        "afx.nn.activations": """celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu mish relu6
+selu soft_sign sparse_plus sparse_sigmoid squareplus""",
+        "afx.nn.attention": """DecoderBlock KeyValueCache MultiHeadAttention TransformerBlock dot_product_attention
+rotary""",
+        "afx.nn.convolution": "Conv ConvTranspose pixel_shuffle upsample",
+        "afx.nn.initializers": """delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal
+kaiming_uniform lecun_normal lecun_uniform normal orthogonal truncated_normal uniform variance_scaling""",
+        "afx.nn.layer": "count_parameters describe layer summary train",
+        "afx.nn.linear": "Dropout Embedding EmbeddingBag Identity Linear MLP PReLU Sequential one_hot",
+        "afx.nn.losses": """contrastive cosine_distance cosine_similarity ctc dice focal gaussian_nll hinge huber
+info_nce kl_divergence log_cosh mae margin_ranking mse poisson_nll sigmoid_binary_cross_entropy
+softmax_cross_entropy triplet""",
+        "afx.nn.metrics": """Calibration accuracy calibration calibration_error confusion_matrix f1_score log_loss
+precision r2_score recall roc_auc top_k_accuracy""",
+        "afx.nn.normalization": "BatchNorm GroupNorm InstanceNorm LayerNorm RMSNorm SpectralNorm WeightNorm",
+        "afx.nn.recurrent": "Bidirectional GRU GRUCell LSTM LSTMCell LSTMState RNN RNNCell",
+        "afx.ops": "log_sigmoid sigmoid softplus tanh",
+        "afx.ops.nn.activations": "log_softmax relu silu softmax standardize",
+        "afx.ops.nn.convolution": "conv conv_transpose",
+        "afx.ops.nn.pooling": "adaptive_avg_pool adaptive_max_pool avg_pool max_pool",
+        "afx.ops.reductions.cumulative": "log1mexp logmeanexp",
+    },
+    "afx.optim": {
+        "afx.control.solving": "Status",
+        "afx.optim.clipping": """Projected adaptive_clip add_noise centralize clip_by_block_rms clip_by_global_norm
+clip_by_norm clip_by_value global_norm private_grad project_box project_l1_ball project_l2_ball project_nonnegative
+project_simplex projected sharpness_aware""",
+        "afx.optim.hyperparameters": "LearningRate Schedule",
+        "afx.optim.rules.adagrad": """AdadeltaState Adafactor AdafactorState FactoredState RmsState Rmsprop
+RmspropState RssState adabelief adadelta adafactor adagrad novograd rmsprop scale_by_adadelta scale_by_factored_rms
+scale_by_rms scale_by_rss""",
+        "afx.optim.rules.adam": """Adam AdamState AmsgradState MomentsState NadamState adam adamax adamw amsgrad
+nadam radam scale_by_adam scale_by_adamax scale_by_amsgrad scale_by_nadam scale_by_radam scale_by_yogi yogi""",
+        "afx.optim.rules.free_rates": """Arrayflow ArrayflowState Prodigy ProdigyState ScheduleFree
+ScheduleFreeState arrayflow prodigy schedule_free schedule_free_adamw schedule_free_sgd""",
+        "afx.optim.rules.muon": "LbfgsState MuonState lbfgs muon scale_by_muon",
+        "afx.optim.rules.sgd": """Lars LarsState LearningRateState LionState Rprop RpropState Sgd SgdState
+TraceState lamb lars lion rprop scale_by_learning_rate scale_by_lion sgd trace""",
+        "afx.optim.schedules": """PlateauState constant cosine_decay cosine_restarts exponential_decay inverse_sqrt
+join linear one_cycle piecewise_constant polynomial reduce_on_plateau warmup warmup_cosine""",
+        "afx.optim.solvers.least_squares": "curve_fit least_squares",
+        "afx.optim.solvers.minimize": "minimize",
+        "afx.optim.solvers.root": """ConstrainedResult CurveFitResult FixedPointResult LeastSquaresResult
+MinimizeResult RootResult fixed_point root root_scalar""",
+        "afx.optim.solvers.scipy_bridge": "ScipyResult scipy_least_squares scipy_minimize scipy_root",
+        "afx.optim.step": "EmptyState Labels Mask Optimizer Rescaling Transformation map_trained",
+        "afx.optim.transforms": """Chain Descent DescentState EmaState ScheduleState TransformationChain
+add_decayed_weights chain ema scale scale_by_param_block_rms scale_by_schedule scale_by_trust_ratio""",
+        "afx.optim.wrappers.accumulation": """Accumulate AccumulateState Adjustable AdjustableState SkipNonfinite
+SkipNonfiniteState accumulate adjustable skip_nonfinite""",
+        "afx.optim.wrappers.averaging": """AverageState Lookahead LookaheadState ParamsEma ParamsMean lookahead
+params_ema params_mean""",
+        "afx.optim.wrappers.masking": "Frozen Masked Partition PartitionState freeze masked partition set_to_zero",
+    },
+}
 FAMILIES = (
     "cluster", "data", "debug", "distributed", "errors", "export", "fft", "integrate", "interop", "interpolate", "io",
     "linalg", "ndimage", "nn", "numpy", "optim", "plot", "pytree", "random", "sample", "signal", "sparse", "special",

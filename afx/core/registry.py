@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from afx.core.name_table import INTERNAL, PUBLIC
+from afx.core.name_table import INTERNAL, MEMBERS, PUBLIC
 
 if TYPE_CHECKING:
     from afx.core.array.array import Array
@@ -25,6 +25,11 @@ F = TypeVar("F", bound=Function)
 
 LAZY = {name: module for table in (PUBLIC, INTERNAL) for module, names in table.items() for name in names.split()}
 PACKAGES = ("afx.ops", "afx.transforms", "afx.control")  # the folders whose modules make primitives
+
+
+def find_homes(family: str) -> dict[str, str]:
+    """Return the modules of a family's public names, each of which loads when the name is first asked for."""
+    return {name: module for module, names in MEMBERS[family].items() for name in names.split()}
 
 
 class _Functions:

@@ -19,24 +19,29 @@
 ========================================  =================================================================
 """
 
-from afx.control.solving import Status as Status
-from afx.errors import refuse_names
-from afx.optim.clipping import *
-from afx.optim.hyperparameters import *
-from afx.optim.rules.adagrad import *
-from afx.optim.rules.adam import *
-from afx.optim.rules.free_rates import *
-from afx.optim.rules.muon import *
-from afx.optim.rules.sgd import *
-from afx.optim.schedules import *
-from afx.optim.solvers.least_squares import *
-from afx.optim.solvers.minimize import minimize as minimize
-from afx.optim.solvers.root import *
-from afx.optim.solvers.scipy_bridge import *
-from afx.optim.step import *
-from afx.optim.transforms import *
-from afx.optim.wrappers.accumulation import *
-from afx.optim.wrappers.averaging import *
-from afx.optim.wrappers.masking import *
+from typing import TYPE_CHECKING
 
-refuse_names(__name__)
+from afx.core.registry import find_homes
+from afx.errors import refuse_names
+
+if TYPE_CHECKING:  # the name table tells the rest where these stand
+    from afx.control.solving import Status as Status
+    from afx.optim.clipping import *
+    from afx.optim.hyperparameters import *
+    from afx.optim.rules.adagrad import *
+    from afx.optim.rules.adam import *
+    from afx.optim.rules.free_rates import *
+    from afx.optim.rules.muon import *
+    from afx.optim.rules.sgd import *
+    from afx.optim.schedules import *
+    from afx.optim.solvers.least_squares import *
+    from afx.optim.solvers.minimize import minimize as minimize
+    from afx.optim.solvers.root import *
+    from afx.optim.solvers.scipy_bridge import *
+    from afx.optim.step import *
+    from afx.optim.transforms import *
+    from afx.optim.wrappers.accumulation import *
+    from afx.optim.wrappers.averaging import *
+    from afx.optim.wrappers.masking import *
+
+refuse_names(__name__, homes=find_homes(__name__))
