@@ -14,6 +14,7 @@ from afx import pytree
 from afx.core import Array, ArrayLike, DType, broadcast_shapes, epsilon, float64, get_default_dtype
 from afx.errors import ArgumentError
 from afx.ops import arange, asarray, floor, gammaln, isfinite, maximum, minimum, sort, sqrt, stack, sum as sum_, where
+from afx.ops.creation.creation import stop_gradient
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims
 from afx.ops.reductions.cumulative import cumsum, log1mexp, logsumexp
@@ -216,8 +217,8 @@ def _weak(x: Any, z: Array) -> Array:
 # -- truncated and censored --
 
 STEPS = np.linspace(-4.0, 4.0, 161)  # of the double exponential rule (Takahasi & Mori 1974)
-SHARES = 1 / (1 + np.exp(np.pi * np.sinh(np.abs(STEPS))))  # the distance of each node from the nearer end of 0 to 1
-WEIGHTS = (STEPS[1] - STEPS[0]) * np.pi * np.cosh(STEPS) * SHARES * (1 - SHARES)
+SHARES = 1 / (1 + np.exp(-np.pi * np.sinh(STEPS)))  # of the interval from 0 to 1, below each node
+WEIGHTS = (STEPS[1] - STEPS[0]) * np.pi * np.cosh(STEPS) * SHARES * SHARES[::-1]
 
 
 @attrs.frozen(eq=False)
@@ -264,6 +265,12 @@ class Between(Composite):
             return asarray(over)
         return _log_difference(under, below, over, above)
 
+    def _share(self, low: Array | None, high: Array | None) -> Array:
+        """Return the logarithm of the share of what lies between the bounds that lies between two others."""
+        part = attrs.evolve(self, low=_nearer(maximum, self.low, low), high=_nearer(minimum, self.high, high))
+        with quiet():
+            return part._log_inside() - self._log_inside()
+
     def _clip(self, y: Array) -> Array:
         y = y if self.low is None else maximum(y, self.low)
         return y if self.high is None else minimum(y, self.high)
@@ -271,19 +278,27 @@ class Between(Composite):
     def _expect(self, fn: Callable[[Array], Array], quantile: Callable[[Array, bool], Array]) -> Array:
         """Return the mean of a function of quantiles between the bounds."""
         if not self._is_whole:
-            return _integrate_shares(lambda q, upper: fn(quantile(q, upper)), len(self.batch))
+            middle = self.law.middle()
+            half = 0.5 if middle is None else stop_gradient(exp(self._share(None, middle)))
+            return _integrate_shares(lambda q, upper: fn(quantile(q, upper)), len(self.batch), half)
         tiny = asarray(1e-18)
         first, last = quantile(tiny, False), quantile(tiny, True)
         inside = self._log_inside()
         return sum_whole(lambda k: fn(k) * exp(self.law.log_probability(k) - inside), first, last)
 
 
-def _integrate_shares(fn: Callable[[Array, bool], Array], rank: int) -> Array:
-    """Return the integral over shares from 0 to 1 of a function of them, or of the rest where it is told so."""
+def _integrate_shares(fn: Callable[[Array, bool], Array], rank: int, half: ArrayLike = 0.5) -> Array:
+    """Return the integral over shares from 0 to 1 of a function of them, or of the rest where it is told so.
+
+    The share below the median parts it: there densities have their kinks, if they have any.
+    """
     shares, weights = (np.reshape(x, (-1,) + (1,) * rank) for x in (SHARES, WEIGHTS))
-    half = len(STEPS) // 2
-    low, high = fn(asarray(shares[:half]), False), fn(asarray(shares[half:]), True)
-    return sum_(low * weights[:half], axis=0) + sum_(high * weights[half:], axis=0)
+    total = asarray(0.0)
+    for length, upper in ((asarray(half), False), (1 - asarray(half), True)):  # from the ends, where it may be steep
+        some = length > 0
+        z = fn(where(some, length, 0.5) * shares, upper) * weights
+        total = total + where(some, length * sum_(z, axis=0), 0.0)
+    return total
 
 
 def _nearer(choose: Callable[[Any, Any], Array], *ends: Any) -> Any:
@@ -323,12 +338,6 @@ class Truncated(Between):
         """Return the logarithm of the survival function."""
         own, y = _meet(self, x)
         return own._share(floor(y) + 1 if own._is_whole else y, None)
-
-    def _share(self, low: Array | None, high: Array | None) -> Array:
-        """Return the logarithm of the share of what lies between the bounds that lies between two others."""
-        part = attrs.evolve(self, low=_nearer(maximum, self.low, low), high=_nearer(minimum, self.high, high))
-        with quiet():
-            return part._log_inside() - self._log_inside()
 
     def ppf(self, q: ArrayLike) -> Array:
         """Return the quantile."""

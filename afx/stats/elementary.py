@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from afx.core import Array, ArrayLike
-from afx.ops import abs as abs_, arctan2, asarray, gamma, gammaln, negative, sqrt, tan, where, zeros_like
+from afx.ops import abs as abs_, arctan2, asarray, gamma, gammaln, minimum, negative, sqrt, tan, where, zeros_like
 from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, log_sigmoid, sigmoid
 from afx.ops.reductions.cumulative import log1mexp
 from afx.ops.special.distributions import log_square_plus_one
@@ -104,6 +104,21 @@ def expon(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistributio
     )
 
 
+def log_share(part: Array, rest: Array) -> Array:
+    """Return the logarithm of a share, by that of the rest where the share is near 1 and its own has no digits."""
+    small = (rest < -0.7) & (rest > -math.inf)
+    return where(small, log1p(-exp(where(small, rest, -1.0))), minimum(part, 0.0))
+
+
+UNDERFLOW = 80.0  # from where on exp(-exp(-x)) is 1 - exp(-x) to the last digit, in float32 before exp(-x) is 0
+
+
+def _log_least(u: Array) -> Array:
+    """Return ``log(1 - exp(-exp(u)))``: u itself where ``exp(u)`` is hardly a number."""
+    low = u < -UNDERFLOW
+    return where(low, u, log1mexp(exp(where(low, 0.0, u))))
+
+
 @continuous
 def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Weibull distribution: the survival function is ``exp(-xᶜ)`` for x of 0 or more."""
@@ -111,7 +126,7 @@ def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> C
     return ContinuousDistribution(
         logpdf=lambda y: log(k) + xlogy(k - 1, y) - y**k,
         cdf=lambda y: -expm1(-(y**k)),
-        logcdf=lambda y: log1mexp(y**k),
+        logcdf=lambda y: _log_least(k * log(y)),
         logsf=lambda y: -(y**k),
         ppf=lambda q: (-log1p(-q)) ** (1 / k),
         isf=lambda q: (-log(q)) ** (1 / k),
@@ -267,7 +282,7 @@ def gumbel_r(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
         cdf=lambda y: exp(-exp(-y)),
         sf=lambda y: -expm1(-exp(-y)),
         logcdf=lambda y: -exp(-y),
-        logsf=lambda y: where(y > UNDERFLOW, -y, log1mexp(exp(-where(y > UNDERFLOW, 0.0, y)))),
+        logsf=lambda y: _log_least(-y),
         ppf=lambda q: -log(-log(q)),
         isf=lambda q: -log(-log1p(-q)),
         mean=lambda: EULER,
@@ -285,7 +300,7 @@ def gumbel_l(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
         logpdf=lambda y: y - exp(y),
         cdf=lambda y: -expm1(-exp(y)),
         sf=lambda y: exp(-exp(y)),
-        logcdf=lambda y: where(y < -UNDERFLOW, y, log1mexp(exp(where(y < -UNDERFLOW, 0.0, y)))),
+        logcdf=_log_least,
         logsf=lambda y: -exp(y),
         ppf=lambda q: log(-log1p(-q)),
         isf=lambda q: log(-log(q)),
@@ -295,9 +310,6 @@ def gumbel_l(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
         loc=loc,
         scale=scale,
     )
-
-
-UNDERFLOW = 80.0  # from where on exp(-exp(-x)) is 1 - exp(-x) to the last digit, in float32 before exp(-x) is 0
 
 
 @continuous
@@ -331,7 +343,7 @@ def rayleigh(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
         pdf=lambda y: y * exp(-0.5 * y * y),
         cdf=lambda y: -expm1(-0.5 * y * y),
         sf=lambda y: exp(-0.5 * y * y),
-        logcdf=lambda y: log1mexp(0.5 * y * y),
+        logcdf=lambda y: _log_least(2 * log(y) - math.log(2)),
         logsf=lambda y: -0.5 * y * y,
         ppf=lambda q: sqrt(-2 * log1p(-q)),
         isf=lambda q: sqrt(-2 * log(q)),

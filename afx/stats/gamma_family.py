@@ -154,10 +154,10 @@ def gennorm(beta: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
 
         Where the power is too small for a number, the density is that at 0.
         """
-        size = power(y)
+        size, most = power(y), float(np.finfo(y.dtype).max) / 4
         near = size == 0
         size = where(near, 1.0, size)
-        return size, where(near, 0.5 - y * exp(log_peak), 0.5 * gammaincc(c, size)), (y < 0) & ~near
+        return size, where(near, 0.5 - y * exp(log_peak), 0.5 * gammaincc(c, minimum(size, most))), (y < 0) & ~near
 
     def logcdf(y: Array) -> Array:
         size, tail, low = beyond(y)

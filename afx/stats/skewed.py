@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.control.while_loop import fori_loop
-from afx.core import Array, ArrayLike, epsilon, float16, float32
+from afx.core import Array, ArrayLike, epsilon, float64
 from afx.ops import abs as abs_, arctan2, astype, cos, expand_dims, floor, sin, spence, sqrt, sum as sum_
 from afx.ops.creation.creation import asarray, full, stop_gradient, zeros_like
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, minimum, where
@@ -19,7 +19,7 @@ from afx.ops.reductions.cumulative import log1mexp
 from afx.ops.special.bessel import i0e, i0e_fall
 from afx.ops.special.errors import log_ndtr, ndtri_exp
 from afx.stats._distribution import ContinuousDistribution, continuous
-from afx.stats.elementary import HALF_LOG_2PI
+from afx.stats.elementary import HALF_LOG_2PI, log_share
 from afx.stats.multivariate import _bivariate_cdf
 
 __all__ = ["skewnorm", "truncnorm", "vonmises", "wrapcauchy"]
@@ -66,7 +66,7 @@ def _log_between(low: Array, high: Array) -> Array:
     near = (size > 0) & (size * (1 + abs_(middle)) < epsilon(size.dtype) ** 0.2)
     h, m = where(near, size, 1.0), where(near, middle, 0.0)
     narrow = log(h) - 0.5 * m * m - HALF_LOG_2PI + (m * m - 1) * h * h / 24  # the density about the middle
-    is_wide = ~(near | (gap <= 0))
+    is_wide = ~(near | (gap <= 0) | (top == -math.inf))
     wide = where(is_wide, top + log1mexp(where(is_wide, gap, 1.0)), -math.inf)
     return where(near, narrow, wide)
 
@@ -101,11 +101,6 @@ def truncnorm(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike
     low, high = where(allowed, low, -1.0), where(allowed, high, 1.0)
     total = _log_between(low, high)
 
-    def log_share(part: Array, rest: Array) -> Array:
-        part, rest = part - total, rest - total
-        small = (rest < -0.7) & (rest > -math.inf)  # beside which the logarithm of a share near 1 has no digits
-        return where(small, log1p(-exp(where(small, rest, -1.0))), minimum(part, 0.0))
-
     def quantile(below: Array, above: Array, is_left: Array) -> Array:
         """Return where shares of these logarithms lie below and above, by the tail on the left or that on the right."""
         left = ndtri_exp(logaddexp(log_ndtr(low), below + total))
@@ -114,8 +109,8 @@ def truncnorm(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike
 
     return ContinuousDistribution(
         logpdf=lambda y: -0.5 * y * y - HALF_LOG_2PI - total,
-        logcdf=lambda y: log_share(_log_between(low, y), _log_between(y, high)),
-        logsf=lambda y: log_share(_log_between(y, high), _log_between(low, y)),
+        logcdf=lambda y: log_share(_log_between(low, y) - total, _log_between(y, high) - total),
+        logsf=lambda y: log_share(_log_between(y, high) - total, _log_between(low, y) - total),
         ppf=lambda q: quantile(log(q), log1p(-q), low <= 0),
         isf=lambda q: quantile(log1p(-q), log(q), high < 0),
         mean=lambda: _truncated_moments(low, high)[0],
@@ -139,7 +134,7 @@ def _inside(low: Array, high: Array) -> Array:
 # -- skewed --
 def _log_light_tail(y: Array, slant: Array) -> Array:
     """Return the logarithm of a probability below a number below 0: of a law skewed to the right, or far below."""
-    y, slant = broadcast_arrays(y, slant)
+    y, slant = broadcast_arrays(maximum(y, FARTHEST), slant)
     # the logarithm of the density falls at least as that of a normal one of this precision
     fall = 1 + where(slant > 0, slant * slant, 0.0)
     length = 80 / (sqrt((y * fall) ** 2 + 80 * fall) - y * fall)
@@ -150,9 +145,10 @@ def _log_light_tail(y: Array, slant: Array) -> Array:
     places = expand_dims(y, -1) - expand_dims(length, -1) * NODES
     top = height(y, slant)
     total = sum_(WEIGHTS * exp(height(places, expand_dims(slant, -1)) - expand_dims(top, -1)), axis=-1)
-    return astype(math.log(2) - HALF_LOG_2PI + top + log(length * total), y.dtype)
+    return math.log(2) - HALF_LOG_2PI + top + log(length * total)
 
 
+FARTHEST = -1e100  # whose square is a number, and with a steep slant too
 FAR_BELOW = -5.0  # from where on a tail of either kind is smooth enough for the quadrature
 
 
@@ -169,8 +165,8 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
         return math.log(2) - 0.5 * y * y - HALF_LOG_2PI + log_ndtr(slant * y)
 
     def logcdf(y: Array, slant: Array = slant) -> Array:
-        if y.dtype == float16:
-            return astype(logcdf(astype(y, float32), astype(slant, float32)), float16)
+        if y.dtype != float64:  # whose sums lose too many digits
+            return astype(logcdf(astype(y, float64), astype(slant, float64)), y.dtype)
         above = y > 0
         tail = _log_below(where(above, -y, y), where(above, -slant, slant))
         return where(isnan(y), math.nan, where(above, log1mexp(-tail), tail))
@@ -287,8 +283,8 @@ def wrapcauchy(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
         logpdf=lambda y: log(wide * narrow / (2 * math.pi)) - log(narrow**2 + 4 * k * sin(0.5 * y) ** 2),
         cdf=share,
         sf=rest,
-        logcdf=lambda y: log(share(y)),
-        logsf=lambda y: log(rest(y)),
+        logcdf=lambda y: log_share(log(share(y)), log(rest(y))),
+        logsf=lambda y: log_share(log(rest(y)), log(share(y))),
         ppf=lambda q: 2 * arctan2(narrow * sin(math.pi * q), wide * cos(math.pi * q)),
         isf=lambda q: 2 * arctan2(narrow * sin(math.pi * q), -wide * cos(math.pi * q)),
         mean=lambda: math.pi + 0.0 * k,

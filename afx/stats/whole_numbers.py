@@ -24,6 +24,7 @@ from afx.ops.special.log_incomplete import (
     log_gammaincc,
 )
 from afx.stats._distribution import DiscreteDistribution, discrete
+from afx.stats.elementary import log_share
 
 __all__ = ["bernoulli", "betabinom", "binom", "geom", "nbinom", "poisson"]
 
@@ -185,13 +186,10 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
         inside = k <= count
         return k, where(inside, logpdf(where(inside, k, 0.0)), -math.inf)
 
-    def logcdf(y: Array) -> Array:
+    def tails(y: Array) -> tuple[Array, Array]:
         k, logarithm = walk(y)
-        return logsumexp(where(k <= y, logarithm, -math.inf), axis=0)
-
-    def logsf(y: Array) -> Array:
-        k, logarithm = walk(y)
-        return logsumexp(where(k > y, logarithm, -math.inf), axis=0)
+        below, above = (logsumexp(where(side, logarithm, -math.inf), axis=0) for side in (k <= y, k > y))
+        return log_share(below, above), log_share(above, below)
 
     def ppf(q: Array) -> Array:
         _, logarithm = walk(q)
@@ -205,8 +203,8 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
 
     return DiscreteDistribution(
         logpdf=logpdf,
-        logcdf=logcdf,
-        logsf=logsf,
+        logcdf=lambda y: tails(y)[0],
+        logsf=lambda y: tails(y)[1],
         ppf=ppf,
         isf=isf,
         mean=lambda: count * (first / (first + second)),

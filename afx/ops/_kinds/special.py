@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core import Array, DType, Form, Function, Shape, aval_of, bind1, bind2, bind_single, to_lower_level
+from afx.core import Array, DType, Form, Function, Shape, aval_of, bind1, bind2, bind_single, promote, to_lower_level
 from afx.core.dtypes import narrow_default
 from afx.core.primitive import Params, Primitive, Value, define, formula_named
 from afx.errors import ArgumentError, MissingExtraError
@@ -114,6 +114,16 @@ def bind_special(p: Primitive, *xs: Any, **params: Any) -> Array:
     if params or len(operands) > 2:
         return bind_single(p, *operands, **params)
     return bind2(p, *operands) if len(operands) == 2 else bind1(p, *operands)
+
+
+def bind_in_double(p: Primitive, *xs: Any) -> Array:
+    """Apply an op in float64, with its result in the operands' own dtype: SciPy's loop for fewer bits is wrong."""
+    operands = alone_in_float64(p.name, *xs)
+    avals = [aval_of(x, p.name) for x in operands]
+    dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+    if dtype.kind != "f" or dtype.itemsize >= 8:
+        return bind_single(p, *operands)
+    return cast(bind_single(p, *[cast(x, np.dtype(np.float64)) for x in operands]), dtype)
 
 
 def alone_in_float64(who: str, *xs: Any) -> Sequence[Any]:

@@ -463,7 +463,8 @@ def log1mexp(x: ArrayLike) -> Array:
     """
     y = in_floats(x, "log1mexp")
     small = y < math.log(2)
-    return where(small, log(-expm1(-where(small, y, 1))), log1p(-exp(-where(small, 1, y))))
+    most = minimum(y, 1e3)  # from where on it is 0, and so is its slope, by whatever made an infinite y
+    return where(small, log(-expm1(-where(small, y, 1))), log1p(-exp(-where(small, 1, most))))
 
 
 def _weighted_logsumexp(x: ArrayLike, b: ArrayLike, axis: Axis, keepdims: bool) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Function, Primitive, bind2, bind_single, register_function
 from afx.ops._kinds.elementwise import binary, elementwise
-from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
+from afx.ops._kinds.special import bind_in_double, bind_special, in_doubles, parametric, scipy
 from afx.ops.elementwise.comparison import where
 from afx.ops.elementwise.exponentials import log, log1p
 from afx.ops.special import _shares
@@ -327,7 +327,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> betainc(2.0, 3.0, 0.5)
     Array(0.6875, dtype=float64)
     """
-    return bind_special(betainc_p, a, b, x)
+    return bind_in_double(betainc_p, a, b, x)
 
 
 betainc_p: Primitive = ternary(

@@ -12,7 +12,7 @@ import pytest
 import scipy.special
 
 import afx
-from afx import special
+from afx import special, stats
 from tests.ops.samples import together
 
 # a, x, and the first and second derivative of gammainc by a
@@ -201,3 +201,18 @@ def test_shapes_must_fit() -> None:
         special.gammainc(np.ones(2), np.ones(3))
     with pytest.raises(afx.errors.DtypeError, match="betainc"):
         special.betainc(1j, 1.0, 0.5)
+
+
+def test_betainc_of_whole_parameters_in_float32() -> None:
+    """Float32 operands give the rounded number of float64, also where SciPy's loop of float32 gives inf, nan or 0."""
+    a, b = np.array([11, 36, 89, 11, 28], np.float32), np.array([999_990, 18_764, 21, 70_386, 812_806], np.float32)
+    x = np.array([0.5, 0.2328, 0.3105, 0.6, 0.4162], np.float32)
+    want = scipy.special.betainc(*[v.astype(np.float64) for v in (a, b, x)])
+    fn = special.betainc
+    for found in (fn(a, b, x), afx.jit(fn)(a, b, x), afx.jit(fn, backend="native")(a, b, x)):
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+    sums = stats.binom.sf(np.float32(10), np.float32(1e6), np.float32(0.5))
+    assert float(sums) == 1.0
+    assert special.betainc(11, 5, x).dtype == np.float32
+    assert special.betainc(11, 5, 0.5).dtype == np.float64
