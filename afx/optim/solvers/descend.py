@@ -497,11 +497,21 @@ def box_of(bounds: tuple[Any, Any] | None, start: Array, who: str) -> Box | None
     """Return bounds, each None, a number, or a tree, as a box."""
     if bounds is None:
         return None
-    lower, upper = bounds
+    lower, upper = ends_of(bounds, who)
     box = Box(bound_vector(lower, -np.inf, start, who), bound_vector(upper, np.inf, start, who))
     if not is_traced(box.lower) and not is_traced(box.upper) and not all_(box.lower <= box.upper):
         raise ArgumentError(f"{who}: a lower bound lies above the upper one: got bounds={bounds!r}; exchange them")
     return box
+
+
+def ends_of(bounds: tuple[Any, Any], who: str) -> tuple[Any, Any]:
+    """Return bounds if they are a pair: SciPy's list of a pair for each unknown would be read as one where there are two."""
+    if not (isinstance(bounds, tuple) and len(bounds) == 2):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]  # a user's value
+        raise ArgumentError(
+            f"{who}: bounds are a tuple (lower, upper), of numbers, arrays or trees: got {bounds!r}; of a list of pairs "
+            "it is tuple(zip(*pairs))"
+        )
+    return bounds
 
 
 def attach_minimum(

@@ -528,7 +528,13 @@ def curve_fit(
             raise ShapeError(
                 f"curve_fit: the model has the shape of y: got {model.aval} for {measured.aval}; reshape one"
             )
-        return (model - measured) / spread
+        residual = (model - measured) / spread
+        if residual.shape != measured.shape:
+            raise ShapeError(
+                f"curve_fit: sigma is one standard deviation, or one of each measurement: got {residual.aval} of "
+                f"{measured.aval}; reshape it, or take the root of a covariance's diagonal"
+            )
+        return residual
 
     args = (x, asarray(y), 1.0 if sigma is None else sigma)
     options: Any = {"bounds": bounds, "loss": loss, "loss_scale": loss_scale, "tolerance": tolerance}

@@ -14,6 +14,7 @@ from afx.control.solving import as_scalar, as_vector, bound_vector, flatten_to_v
 from afx.core import Array, DTypeLike, Function, Shown, aval_of, is_inexact
 from afx.errors import MissingExtraError
 from afx.ops import asarray
+from afx.optim.solvers.descend import ends_of
 from afx.transforms._arguments import check_callable
 from afx.transforms.compile.jit import jit
 from afx.transforms.derivatives.grad import grad, value_and_grad
@@ -136,7 +137,9 @@ def _derivatives(value_of: Function, method: str, start: Array) -> tuple[Functio
 
 def _ends(bounds: tuple[Any, Any], start: Array, who: str) -> list[Any]:
     """Return lower and upper bounds as vectors, infinite where there is none."""
-    return [np.asarray(bound_vector(b, s * np.inf, start, who)) for b, s in zip(bounds, (-1, 1), strict=True)]
+    return [
+        np.asarray(bound_vector(b, s * np.inf, start, who)) for b, s in zip(ends_of(bounds, who), (-1, 1), strict=True)
+    ]
 
 
 def scipy_least_squares(

@@ -50,6 +50,14 @@ def test_robust_fits_are_differentiable() -> None:
     np.testing.assert_allclose(np.asarray(afx.jacrev(fit)(WILD))[:, 3], want, rtol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(5, 1), (5, 5)])
+def test_deviations_are_those_of_measurements(shape: Any) -> None:
+    """A column of deviations, or a covariance, is no table of each residual by each of them."""
+    x = np.arange(5.0)
+    with pytest.raises(afx.errors.ShapeError, match="one of each measurement"):
+        optim.curve_fit(lambda p, t: p * t, np.float64(1.0), x, 2 * x, sigma=np.ones(shape))
+
+
 @pytest.mark.parametrize("known", [{}, {"sigma": 0.1 + TIMES}, {"sigma": 0.1 + TIMES, "absolute_sigma": True}])
 def test_covariances_are_scipys(known: Any) -> None:
     """Parameters and their covariance are SciPy's, with and without weights."""

@@ -167,4 +167,8 @@ def test_wrong_use_is_named() -> None:
     for solve in (optim.least_squares, optim.minimize):
         with pytest.raises(afx.errors.ArgumentError, match="a lower bound lies above the upper one"):
             solve(lambda x: afx.sum(x**2), ONES, bounds=(1.0, np.array([2.0, 0.5])))
+    pairs: Any = [(0.0, 1.0), (0.0, 2.0)]  # which would be read as lower bounds 0 and 1, and upper ones 0 and 2
+    for solve in (optim.least_squares, optim.minimize, optim.scipy_minimize, optim.scipy_least_squares):
+        with pytest.raises(afx.errors.ArgumentError, match=r"bounds are a tuple \(lower, upper\)"):
+            solve(lambda x: afx.sum(x**2), ONES, bounds=pairs)
     assert optim.least_squares(lambda x: x * np.nan, ONES).reason == "the function is not finite"
