@@ -251,7 +251,7 @@ def uniform(
         dtype: that of the bounds, or the default dtype.
 
     Raises:
-        ArgumentError: a lower bound lies above the upper one.
+        ArgumentError: a lower bound lies above the upper one, or their distance is no number of the dtype.
         ShapeError: the bounds do not broadcast to the shape.
         DtypeError: the dtype is not a real floating one.
 
@@ -260,12 +260,23 @@ def uniform(
     """
     lengths, target, (a, b) = resolve_arguments("uniform", key, shape, dtype, low, high)
     require_order("uniform", a, b)
+    _require_width(a, b, target)
     z = random_draw(key, "uniform", lengths, target)
     if is_number(a, 0):
         return z if is_number(b, 1) else z * b
     x: Array = a + (b - a) * z
     end = astype(b, target)
     return where(less(x, end), x, nextafter(end, astype(a, target)))  # rounding may reach the bound
+
+
+def _require_width(low: Any, high: Any, dtype: DType) -> None:
+    """Raise `ArgumentError` where bounds whose values are known are so far apart that all draws would be one number."""
+    if low.__class__ is high.__class__ is float and high - low < float(np.finfo(dtype).max):
+        return
+    values = _values_of(low, high)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values and not np.all(np.isfinite(np.asarray(values[1], dtype) - np.asarray(values[0], dtype))):
+            _refuse("uniform", f"the distance of bounds is a number in {dtype}", low, high)
 
 
 def is_number(x: ArrayLike, value: float) -> bool:

@@ -146,6 +146,8 @@ def test_draws_differentiate_in_their_parameters(draw: Callable[..., Any]) -> No
         (lambda: random.normal(KEY, loc=np.zeros(2, complex)), r"normal: draws real floating numbers: got complex128"),
         (lambda: random.uniform(KEY, -2), r"uniform: negative dimensions are not allowed: got shape \(-2,\)"),
         (lambda: random.uniform(KEY, 2, 1.0, 0.0), r"uniform: low lies below high: got 1.0, 0.0; change it"),
+        (lambda: random.uniform(KEY, 2, -2e38, 2e38), "uniform: the distance of bounds is a number in float32"),
+        (lambda: random.uniform(KEY, 2, np.zeros(1), np.full(1, np.inf)), "uniform: the distance of bounds"),
         (lambda: random.randint(KEY, 2, 2), r"randint: low lies below high: got 2 and 2; exchange them"),
         (lambda: random.randint(KEY, 0, 300, dtype=afx.int8), r"randint: int8 does not hold these bounds: got 0, 300"),
         (lambda: random.randint(KEY, 0.0, 3), r"randint: draws integers between integers: got float32"),
