@@ -272,6 +272,27 @@ def test_batching_is_a_loop(p: Primitive, sample: Sample) -> None:
                 np.testing.assert_allclose(np.asarray(z)[i], np.asarray(want), rtol=1e-12, atol=1e-12)
 
 
+@each_case
+def test_a_batch_of_none_has_the_shapes_of_one(p: Primitive, sample: Sample) -> None:
+    """A batch without an element gives one, with the shapes and dtypes of each, and so do its derivatives."""
+    if not sample.operands:
+        return
+
+    def mapped(*xs: Any) -> Any:
+        return afx.vmap(lambda *each: call(p, sample, *each))(*xs)
+
+    def total(*xs: Any) -> Any:
+        parts = [afx.sum(afx.real(z)) for z in mapped(*xs) if z.dtype.kind in "fc"]
+        return sum(parts, afx.asarray(0.0))
+
+    one, none = ([np.stack([x])[:count] for x in sample.operands] for count in (1, 0))
+    for found, want in zip(mapped(*none), mapped(*one), strict=True):
+        assert (found.shape, found.dtype) == ((0, *want.shape[1:]), want.dtype)
+    if p.is_differentiable and sample.moving and p.derivative.vjps is not None:
+        slopes = afx.grad(total, tuple(sample.moving))(*none)
+        assert [g.shape for g in slopes] == [none[k].shape for k in sample.moving]
+
+
 @each_plain
 def test_records_are_complete(p: Primitive) -> None:
     """A differentiable primitive has a rule for each mode and says what its pullbacks read; each has a batching rule."""

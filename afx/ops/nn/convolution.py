@@ -132,12 +132,17 @@ def _merge_batch(size: int, x: Value, batched: bool) -> Value:
     return reshape(y, (*y.shape[:-2], size * y.shape[-1]))
 
 
+def _no_batch(p: Primitive, xs: Values, batched: Bools, params: Params) -> Value:
+    """Return the results of a batch of none, which would be no groups at all."""
+    avals = [Aval(x.shape[1:] if b else x.shape, x.dtype) for x, b in zip(xs, batched, strict=True)]
+    one = p.abstract_eval(*avals, **params)
+    assert isinstance(one, Aval)
+    return zeros((0, *one.shape), one.dtype)
+
+
 def _batch_by_groups(p: Primitive, size: int, xs: Values, batched: Bools, params: Params) -> Value:
-    if not size:  # no groups at all
-        avals = [Aval(x.shape[1:] if b else x.shape, x.dtype) for x, b in zip(xs, batched, strict=True)]
-        one = p.abstract_eval(*avals, **params)
-        assert isinstance(one, Aval)
-        return zeros((0, *one.shape), one.dtype)
+    if not size:
+        return _no_batch(p, xs, batched, params)
     x, y = (_merge_batch(size, v, b) for v, b in zip(xs, batched, strict=True))
     z = bind(p, x, y, **{**params, "groups": size * params["groups"]})
     return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
@@ -369,6 +374,8 @@ def _correlate_by_y(ct: Array, x: Array, y: Aval, *, full: bool) -> Array:
 
 
 def _correlate_batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
+    if not size:
+        return _no_batch(correlate_p, xs, batched, params)
     span = xs[1].shape[-1]
     x, y = (v if b else expand_dims(v, 0) for v, b in zip(xs, batched, strict=True))
     pads = (span - 1, span - 1) if params["full"] else (0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -411,7 +412,7 @@ def _search_batch(size: int, xs: Values, batched: Bools, params: Params) -> Valu
         return searchsorted(a, v, side=params["side"])
     if not batched[1]:
         v = v[None] if isinstance(v, Array) else np.asarray(v)[None]
-    a, flat = a[:, :, None], v.reshape((v.shape[0], 1, -1))
+    a, flat = a[:, :, None], v.reshape((v.shape[0], 1, math.prod(v.shape[1:])))
     rows = a < flat if params["side"] == "left" else a <= flat
     if flat.dtype.kind == "f":  # a nan lies behind all numbers
         rows = rows | ((flat != flat) & ((a == a) if params["side"] == "left" else True))  # noqa: PLR0124  # of traced values
