@@ -12,7 +12,7 @@ import numpy as np
 from afx.core import Array, ArrayLike, Function, Primitive, bind_single, epsilon, register_function
 from afx.ops._basic import xp
 from afx.ops._kinds.elementwise import TINY, binary, elementwise
-from afx.ops._kinds.special import bind_special, in_doubles, parametric, scipy
+from afx.ops._kinds.special import bind_in_double, bind_special, in_doubles, parametric, scipy
 from afx.ops.elementwise.arithmetic import abs as abs_, sign, sqrt
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, log, log1p
@@ -215,7 +215,7 @@ def stdtrit(df: ArrayLike, p: ArrayLike) -> Array:
     >>> stdtrit(3.0, 0.5)
     Array(0., dtype=float64)
     """
-    return bind_special(stdtrit_p, df, p)
+    return bind_in_double(stdtrit_p, df, p)
 
 
 def _quantile_by_df(z: Array, df: Array, _p: Array) -> Array:

@@ -410,7 +410,7 @@ def betaincinv(a: ArrayLike, b: ArrayLike, p: ArrayLike) -> Array:
     >>> betaincinv(2.0, 2.0, 0.5)
     Array(0.5, dtype=float64)
     """
-    return bind_special(betaincinv_p, a, b, p)
+    return bind_in_double(betaincinv_p, a, b, p)
 
 
 betaincinv_p: Primitive = ternary(
@@ -440,7 +440,7 @@ def betainccinv(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
     >>> betainccinv(2.0, 2.0, 0.5)
     Array(0.5, dtype=float64)
     """
-    return bind_special(betainccinv_p, a, b, q)
+    return bind_in_double(betainccinv_p, a, b, q)
 
 
 betainccinv_p: Primitive = ternary(
