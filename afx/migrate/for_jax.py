@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from afx import linalg, nn, pytree, random, testing
+from afx import linalg, ndimage, nn, pytree, random, testing
 from afx.control import scan as scans, while_loop as loops
 from afx.core import Array, Aval, Tracer
 from afx.core.dtypes import default_dtype, get_default_dtype, narrow_default, set_default_dtype, set_narrow_default
@@ -139,7 +139,8 @@ def draw(name: str, key: Any, *args: Any, **kwargs: Any) -> Array:
     if name == "bernoulli":
         given.setdefault("p", 0.5)
     fn: Callable[..., Array] = getattr(random, name)
-    dtype = given.pop("dtype", np.int64 if name == "rademacher" else None)
+    whole = {"rademacher": np.int64, "binomial": get_default_dtype(), "multinomial": get_default_dtype()}
+    dtype = given.pop("dtype", whole.get(name))
     if dtype is None or "dtype" in inspect.signature(fn).parameters:  # with all its digits
         return fn(key, **given, **({} if dtype is None else {"dtype": dtype}))
     return fn(key, **given).astype(dtype)
@@ -603,6 +604,16 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None, *, meth
     """Return places of int32, as JAX has them."""
     del method
     return search_sorted(a, v, side, sorter).astype(np.int32)
+
+
+def map_coordinates(input: Any, coordinates: Any, order: int, mode: str = "constant", cval: Any = 0.0) -> Array:
+    """Return values between points of a grid, beyond whose edges JAX's modes are SciPy's of a grid.
+
+    >>> map_coordinates(np.array([0.0, 1.0]), [np.array([1.5, 2.0])], 1, "wrap")
+    Array([0.5, 0. ], dtype=float64)
+    """
+    mode = {"constant": "grid-constant", "wrap": "grid-wrap"}.get(mode, mode)
+    return ndimage.map_coordinates(input, coordinates, order=order, mode=mode, cval=cval)
 
 
 class _Grid:

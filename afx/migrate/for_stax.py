@@ -321,7 +321,10 @@ def _pool(
         z, count = [reduce_window(y, first, fn, window, steps, padding) for y in (x, ones_like(x))]
         return z / count if is_mean else z
 
-    return _make(functools.partial(_shape_after, pooled), pooled)
+    def out_shape(shape: Any) -> Any:  # of which JAX counts the batch too: -1 is none
+        return max(shape[0], 0), *_shape_after(pooled, shape)[1:]
+
+    return _make(out_shape, pooled)
 
 
 MaxPool: Callable[..., Layer] = functools.partial(_pool, -math.inf, maximum, False)

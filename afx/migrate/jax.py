@@ -48,7 +48,6 @@ _PLACES = """2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_an
 1 overwrite_a lwork mode pivoting: scipy.linalg.qr
 3 pivoting conjugate: scipy.linalg.qr_multiply
 2 trans lower unit_diagonal: scipy.linalg.solve_triangular
-2 order mode cval: scipy.ndimage.map_coordinates
 1 use_bias dtype param_dtype precision kernel_init bias_init: flax.linen.Dense
 2 batch_dims use_bias dtype param_dtype: flax.linen.DenseGeneral
 4 input_dilation kernel_dilation feature_group_count use_bias: flax.linen.Conv
@@ -167,6 +166,7 @@ jax.numpy absolute histogram histogram2d histogramdd clip diagonal fmax fmin mgr
   take take_along_axis: afx.migrate.for_jax.*
 jax.numpy.linalg lstsq: afx.migrate.for_jax.*
 jax.scipy.linalg cholesky eigh qr solve: afx.migrate.for_jax.*
+jax.scipy.ndimage map_coordinates: afx.migrate.for_jax.*
 jax.test_util check_grads: afx.migrate.for_jax.*
 jax.tree_util DictKey FlattenedIndexKey GetAttrKey Partial SequenceKey all_leaves keystr register_dataclass
   register_pytree_node treedef_children treedef_is_leaf register_pytree_node_class register_pytree_with_keys

@@ -208,6 +208,7 @@ def test_convolutions_of_stax() -> None:
         shape, params = init(jax.random.key(0), (2, 9, 8, 4))
         own_shape, own = own_init(afx.random.key(0), (2, 9, 8, 4))
         assert own_shape == shape
+        assert own_init(afx.random.key(0), (-1, 9, 8, 4))[0] == init(jax.random.key(0), (-1, 9, 8, 4))[0]
         assert afx.pytree.map(np.shape, own) == jax.tree.map(np.shape, params)
         weights = jax.tree.map(np.asarray, params)
         np.testing.assert_allclose(own_apply(weights, X), np.asarray(jax.jit(apply)(params, X)), rtol=1e-12, atol=1e-14)

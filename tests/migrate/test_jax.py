@@ -282,6 +282,8 @@ def test_draws_take_jaxs_arguments() -> None:
     assert for_jax.choice(key, a=5, shape=(2,), replace=False).shape == (2,)
     assert for_jax.rademacher(key, (4,)).dtype == np.int64  # JAX draws integers
     assert for_jax.bernoulli(key).shape == ()
+    counts = [for_jax.binomial(key, 10, 0.4, (4,)), for_jax.multinomial(key, 10, np.array([0.2, 0.8]))]
+    assert {z.dtype for z in counts} == {np.dtype("float32")}  # JAX's are floats
     with pytest.raises(errors.ArgumentError, match="permutation: takes x, axis: got 1 values"):
         for_jax.permutation(key, np.arange(4), independent=True)
     with pytest.raises(errors.ArgumentError, match="normal: takes shape, dtype"):
