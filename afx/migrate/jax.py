@@ -453,11 +453,22 @@ class JaxMigration(Migration):
             if isinstance(part, ast.FunctionDef) and part.name == "__init__":
                 self._set_fields(part)
                 self._set_defaults(part, node)
-            elif isinstance(part, ast.AnnAssign) and part.value is None and ast.unparse(part.annotation) == "float":
-                self.edits.append(Edit(end_of(part), end_of(part), " = afx.static()"))  # is none of Equinox's arrays
-                self.needed.add("afx")
-            elif isinstance(part, ast.AnnAssign) and "static" in ast.unparse(part.value or part.target):
-                self.static |= {n.id for n in ast.walk(part.annotation) if isinstance(n, ast.Name)}
+            elif isinstance(part, ast.AnnAssign):
+                is_number = ast.unparse(part.annotation) == "float" and not isinstance(part.value, ast.Call)
+                if is_number:
+                    self._set_static(part)
+                elif "static" in ast.unparse(part.value or part.target):
+                    self.static |= {n.id for n in ast.walk(part.annotation) if isinstance(n, ast.Name)}
+
+    def _set_static(self, field: ast.AnnAssign) -> None:
+        """Write a number's field as part of the structure, as it is none of Equinox's arrays."""
+        end, value = end_of(field), field.value
+        if value is None:
+            self.edits.append(Edit(end, end, " = afx.static()"))
+        else:
+            start = value.lineno, value.col_offset
+            self.edits += [Edit(start, start, "afx.static(default="), Edit(end, end, ")")]
+        self.needed.add("afx")
 
     def _let_hash(self, node: ast.ClassDef) -> None:
         """Let a dataclass hash that is a static field: JAX compares these alone."""

@@ -13,7 +13,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError, ShapeError
-from afx.migrate import for_equinox, for_lax, migrate_source
+from afx.migrate import for_equinox, for_lax, for_optax, migrate_source
 
 jax: Any = pytest.importorskip("jax", reason="the reference is Equinox's")
 equinox: Any = pytest.importorskip("equinox", reason="the reference is Equinox's")
@@ -82,8 +82,9 @@ def test_layers_are_equinoxs(name: str) -> None:
 def test_compiled_functions_know_what_is_no_array() -> None:
     """Numbers, shapes and functions are static for ``filter_jit``, and fields that are floats for its models."""
     source = (
-        "import equinox as eqx\nimport jax.numpy as jnp\n\n\nclass A(eqx.Module):\n    w: jnp.ndarray\n    end: float\n\n"
-        "    def __call__(self, n):\n        return self.w[:n] * self.end\n\n\n@eqx.filter_jit(donate='all')\n"
+        "import equinox as eqx\nimport jax.numpy as jnp\n\n\nclass A(eqx.Module):\n    w: jnp.ndarray\n    end: float\n"
+        "    share: float = 1.0\n\n"
+        "    def __call__(self, n):\n        return self.w[:n] * self.end * self.share\n\n\n@eqx.filter_jit(donate='all')\n"
         "def f(model, n, *, fn):\n    return fn(model(n)) if n > 1 else 0\n"
     )
     rewritten, remarks = migrate_source(source, "jax")
@@ -94,6 +95,10 @@ def test_compiled_functions_know_what_is_no_array() -> None:
     assert names["f"](model, 3, fn=afx.sum) == 1.5
     assert names["f"](model, 1, fn=afx.sum) == 0
     assert afx.grad(lambda m: m(2).sum())(model).end == 0.5
+    solver = for_optax.adam(0.1)
+    grads = for_equinox.filter_grad(lambda m: m(2).sum())(model)
+    updates, _ = solver.update(grads, solver.init(for_equinox.filter_tree(model, for_equinox.is_inexact_array)))
+    np.testing.assert_allclose(for_equinox.apply_updates(model, updates)(4), [-0.05, 0.45, 1.0, 1.5], rtol=1e-6)
 
 
 def test_fields_that_are_not_assigned_have_their_defaults() -> None:
