@@ -199,6 +199,15 @@ def batched_body(
     return build("vmap", [v.aval for v in program.graph.inputs], step), ends
 
 
+def run_step(carry: Sequence[Any], step: Callable[..., Any], *args: Any) -> Any:
+    """Return a step, which may donate arrays of the carry: their memory is held, so nothing writes there, and given back."""
+    held = [(x, x._value) for x in carry if x.__class__ is Array]
+    found = step(*args)
+    for x, value in held:
+        x._value = value
+    return found
+
+
 def check_same(given: Sequence[Any], found_tree: Any, leaves: Sequence[Any], treedef: Any, who: str, what: str) -> None:
     """Raise where one tree of arrays differs from another in structure, shape or dtype, naming the path."""
     check_structure(found_tree, treedef, who, what, "return the same")

@@ -25,6 +25,7 @@ from afx.control._subgraphs import (
     is_abstract,
     mark_effects,
     resolve_weak_carry,
+    run_step,
     zeros_of,
 )
 from afx.core import Array, Aval, aval_of, bind, integer, normalize_axis, to_array
@@ -486,7 +487,7 @@ def _plain(
     drop_effects = mark_effects()
     for t in range(count)[:: -1 if reverse else 1]:
         x = pytree.unflatten(tree, [r[t] for r in rows])
-        new, y = _pair(fn(pytree.unflatten(carry_tree, carry), x), fn)
+        new, y = _pair(run_step(carry, fn, pytree.unflatten(carry_tree, carry), x), fn)
         new_leaves, found_tree = pytree.flatten(new)
         check_same(new_leaves, found_tree, carry, carry_tree, "scan", "the carry")
         carry = as_strong_arrays(new_leaves)

@@ -25,6 +25,7 @@ from afx.control._subgraphs import (
     is_abstract,
     mark_effects,
     resolve_weak_carry,
+    run_step,
     zeros_of,
 )
 from afx.control.scan import scan
@@ -582,7 +583,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
             return pytree.unflatten(tree, carry)
         if unknown or any(map(is_abstract, carry)):
             break
-        new_leaves, found_tree = pytree.flatten(body_fn(pytree.unflatten(tree, carry)))
+        new_leaves, found_tree = pytree.flatten(run_step(carry, body_fn, pytree.unflatten(tree, carry)))
         check_same(new_leaves, found_tree, carry, tree, "while_loop", "the carry")
         if any(map(is_abstract, new_leaves)):  # the step closes over unknown values
             break
@@ -618,7 +619,7 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], 
     @functools.wraps(body_fn)
     def body(state: Any) -> Any:
         i, carry = state
-        new = body_fn(i, carry)
+        new = run_step(pytree.leaves(carry), body_fn, i, carry)
         _check_kept(new, carry)
         return i + 1, new
 

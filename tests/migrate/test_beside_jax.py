@@ -364,7 +364,10 @@ results = [y, m[1, 7], m[:, 3], m[5], m[1, 2], x[-6], x[N - 1], last(x), r[3], r
 @pytest.mark.parametrize("order", [0, 1])
 def test_values_between_points_are_jaxs(mode: str, order: int) -> None:
     """Beyond the edges of a grid too, where JAX's modes have other meanings than SciPy's, and of integers."""
-    places = [np.array([-7.3, -1.2, -0.4, 0.5, 3.2, 4.4, 4.8, 9.1]), np.array([1.0, 2.5, -3.2, 5.4, 5.7, 6.2, 11.0, 0.0])]
+    places = [
+        np.array([-7.3, -1.2, -0.4, 0.5, 3.2, 4.4, 4.8, 9.1]),
+        np.array([1.0, 2.5, -3.2, 5.4, 5.7, 6.2, 11.0, 0.0]),
+    ]
     with in_double():
         for grid in (RNG.normal(size=(5, 6)), RNG.integers(0, 9, (5, 6))):
             found = for_jax.map_coordinates(grid, places, order, mode, 2.0)

@@ -133,3 +133,18 @@ def test_static_arguments_beside_it() -> None:
     assert memory_of(step(2, p)) == place
     with pytest.raises(ArgumentError, match="not static"):
         afx.jit(update, static_argnums=0, donate_argnums=0)
+
+
+def test_loops_in_python_hold_what_their_steps_give_away() -> None:
+    """A step of ``scan``, ``fori_loop`` or ``while_loop`` may donate the carry: the first one stays usable."""
+    step = afx.jit(lambda c, x: c + x, donate_argnums=0)
+    loops: list[Any] = [
+        lambda c: afx.scan(lambda c, x: (step(c, x), c), c, np.ones((4, 1), np.float32)),
+        lambda c: afx.fori_loop(0, 4, lambda k, c: step(c, 1.0), c),
+        lambda c: afx.while_loop(lambda c: c[0] < 4, lambda c: step(c, 1.0), c),
+    ]
+    for loop in loops:
+        c = afx.zeros(3)
+        np.testing.assert_array_equal(afx.pytree.leaves(loop(c))[0], [4.0, 4.0, 4.0])
+        np.testing.assert_array_equal(c, np.zeros(3))
+    np.testing.assert_array_equal(loops[0](afx.zeros(3))[1][:, 0], [0.0, 1.0, 2.0, 3.0])
