@@ -89,30 +89,30 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_810,
-    "compiler": 205_440,
-    "control": 26_850,
-    "core": 38_960,
+    "compiler": 206_140,
+    "control": 26_940,
+    "core": 39_090,
     "data": 5_340,
     "distributed": 50_280,
     "export": 67_400,
     "integrate": 22_400,
     "interpolate": 8_820,
     "io": 17_480,
-    "migrate": 61_130,
+    "migrate": 61_320,
     "ndimage": 7_080,
     "nn": 22_860,
     "numpy": 4_220,
-    "ops": 203_130,
-    "optim": 52_030,
+    "ops": 203_330,
+    "optim": 52_120,
     "plot": 3_990,
     "pytree": 10_480,
-    "random": 6_250,
-    "runtime": 7_870,
+    "random": 6_380,
+    "runtime": 7_910,
     "sample": 20_420,
     "signal": 13_530,
-    "stats": 37_570,
+    "stats": 37_710,
     "train": 6_060,
-    "transforms": 64_890,  # sets of patterns that are compared by hashes
+    "transforms": 64_930,  # sets of patterns that are compared by hashes
 }
 LONGEST_EXAMPLE = 150
 ONE_NAME = re.compile(r'^ +"\w+",\n', re.MULTILINE)

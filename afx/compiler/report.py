@@ -11,6 +11,7 @@ from afx.compiler.schedule.buffers import BufferAssignment
 from afx.compiler.schedule.cost import equation_costs
 from afx.compiler.schedule.fusion import Groups
 from afx.core import places_of
+from afx.core.printable import Printable
 
 # --- Status of a plan: who answers its calls, NumPy or machine code, since when, and why
 
@@ -43,8 +44,8 @@ class PlanStatus:
 # --- Reports: what each equation of a plan computes and moves, and the memory that is alive while it runs
 
 
-@attrs.frozen
-class ReportRow:
+@attrs.frozen(eq=False, repr=False)
+class ReportRow(Printable):
     """One equation of a plan; a loop or a branch counts all that it holds.
 
     Attributes:
@@ -72,8 +73,8 @@ class ReportRow:
         return self.flops / self.nbytes if self.nbytes else float("nan")
 
 
-@attrs.frozen
-class Report:
+@attrs.frozen(eq=False, repr=False)
+class Report(Printable):
     """A table of equations in the order in which they run; it prints.
 
     Attributes:

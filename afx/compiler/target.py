@@ -16,6 +16,7 @@ from typing import Literal
 import attrs
 
 from afx.core import constants
+from afx.core.printable import Printable
 from afx.runtime.thread_pool import Thresholds
 
 
@@ -23,8 +24,8 @@ def _can_pin_blas() -> bool:
     return importlib.util.find_spec("threadpoolctl") is not None
 
 
-@attrs.frozen
-class NativeTarget:
+@attrs.frozen(eq=False, repr=False)
+class NativeTarget(Printable):
     """Thresholds of machine code: ``<decision>_<bound>_<quantity>``, inclusive bounds.
 
     >>> NativeTarget().trial_min_calls
@@ -156,8 +157,8 @@ class NativeTarget:
     is_standalone: bool = False  # loops of afx's own stand in for NumPy's, which need memory to work in
 
 
-@attrs.frozen
-class ServiceTarget:
+@attrs.frozen(eq=False, repr=False)
+class ServiceTarget(Printable):
     """Bounds of what compiles and keeps machine code: ``<what>_<bound>_<quantity>``.
 
     >>> ServiceTarget().child_max_ends
@@ -179,7 +180,7 @@ class ServiceTarget:
     trusted_max_seconds: float = 5e-3  # of a call that NumPy's plan answers because an earlier process found it faster
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Target(Thresholds):
     """Thresholds of decisions: ``<decision>_<bound>_<quantity>``, inclusive bounds.
 

@@ -14,6 +14,7 @@ import numpy as np
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.html import fold
 from afx.core.primitive import Primitive, infer, precise
+from afx.core.printable import Printable
 from afx.errors import GraphError
 
 # --- Equations: one operation of a graph, with the variables, literals and constants that it is made of
@@ -33,8 +34,8 @@ def name_of(index: int) -> str:
             return letters
 
 
-@attrs.frozen
-class Var:
+@attrs.frozen(repr=False)
+class Var(Printable):
     """A variable of a graph: its number and its Aval.
 
     >>> str(Var(3, Aval((2,), np.dtype("float32"))))
@@ -53,8 +54,8 @@ class Var:
         return f"{self.name}:{self.aval}"
 
 
-@attrs.frozen
-class Literal:
+@attrs.frozen(repr=False)
+class Literal(Printable):
     """A number written into an equation; its Aval gives the dtype in which it is used."""
 
     value: bool | int | float | complex
@@ -71,8 +72,8 @@ class Literal:
         return hash((repr(self.value), self.aval))
 
 
-@attrs.frozen
-class Constant:
+@attrs.frozen(repr=False)
+class Constant(Printable):
     """An array captured by a graph, equal to another of the same dtype, shape and bytes."""
 
     value: np.ndarray[Any, np.dtype[Any]]
@@ -91,8 +92,8 @@ Atom = Var | Literal
 Atoms = tuple[Atom, ...]
 
 
-@attrs.frozen
-class Equation:
+@attrs.frozen(repr=False)
+class Equation(Printable):
     """One operation: ``outputs = primitive[params](inputs)``.
 
     Attributes:
@@ -146,8 +147,8 @@ PASSING_WIDTH = 6.0
 SWEEPS = 8
 
 
-@attrs.frozen
-class DrawingLayout:
+@attrs.frozen(eq=False, repr=False)
+class DrawingLayout(Printable):
     """Positions of boxes and routes of arrows.
 
     Attributes:
@@ -277,8 +278,8 @@ MARGIN = 10.0
 COLORS = {"input": "#dbeafe", "constant": "#fef3c7", "equation": "#ffffff", "output": "#dcfce7"}
 
 
-@attrs.frozen
-class Box:
+@attrs.frozen(eq=False, repr=False)
+class Box(Printable):
     """An input, a constant, an equation or an output, with two lines of text."""
 
     kind: str
@@ -432,8 +433,8 @@ def to_html(graph: Graph) -> str:
 _set_index: Callable[[Var, int], None] = vars(Var)["index"].__set__
 
 
-@attrs.frozen
-class Graph:
+@attrs.frozen(repr=False)
+class Graph(Printable):
     """A program: inputs, captured constants, equations and outputs.
 
     ``str(graph)`` prints it, ``==`` and ``hash`` go by structure and the bytes of the constants, `check` verifies it.

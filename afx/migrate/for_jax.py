@@ -606,7 +606,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None, *, meth
     return search_sorted(a, v, side, sorter).astype(np.int32)
 
 
-def map_coordinates(input: Any, coordinates: Any, order: int, mode: str = "constant", cval: Any = 0.0) -> Array:
+def map_coordinates(input: Any, coordinates: Any, order: int, mode: Any = "constant", cval: Any = 0.0) -> Array:
     """Return values between points of a grid, beyond whose edges JAX's modes are SciPy's of a grid.
 
     >>> map_coordinates(np.array([0.0, 1.0]), [np.array([1.5, 2.0])], 1, "wrap")

@@ -21,11 +21,13 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
+from afx.core.printable import Printable
+
 R = TypeVar("R")
 
 
-@attrs.frozen
-class _Layout:
+@attrs.frozen(eq=False, repr=False)
+class _Layout(Printable):
     """Where C's ``fenv_t`` holds the control register, in words of 32 bits.
 
     Attributes:

@@ -19,13 +19,14 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from afx.core.printable import Printable
 from afx.runtime.control_register import is_flushing, run_in_mode
 
 # --- Thresholds of the runtime: memory of results that is used again, and the autotuner; `Target` holds them
 
 
-@attrs.frozen
-class Thresholds:
+@attrs.frozen(eq=False, repr=False)
+class Thresholds(Printable):
     """Bounds of what runs plans: ``<decision>_<bound>_<quantity>``, inclusive bounds.
 
     >>> Thresholds().tune_tries

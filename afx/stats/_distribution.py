@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeAlias
 import attrs
 import numpy as np
 
+from afx import optim
 from afx.core import Array, ArrayLike, DType, Tracer, aval_of, float64, function_html, get_default_dtype, promote, wrap
 from afx.core.dtypes import epsilon
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -21,7 +22,6 @@ from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import broadcast_arrays, concat, stack
 from afx.ops.manipulation.shape import astype, expand_dims, reshape
 from afx.ops.reductions.sums import max as max_, mean, sum as sum_
-from afx.optim.solvers.minimize import minimize
 from afx.random import uniform
 from afx.random.keys import ShapeLike
 from afx.stats.law import Frozen, Support
@@ -386,7 +386,7 @@ def fit(
     if not isinstance(before, Tracer) and not np.isfinite(before):
         raise _misfit(who, distribution(**parameters(first, held, place)), data)
     with quiet():
-        result = minimize(loss, first, data, held, place, method="bfgs", tolerance=1e-8, max_iterations=500)
+        result = optim.minimize(loss, first, data, held, place, method="bfgs", tolerance=1e-8, max_iterations=500)
     slope = _steepest(who, result, stack([*result.gradient.values()]), "give start=, or fix a parameter")
     is_maximum = isfinite(before) & (slope <= STEEPEST)
     fitted = parameters(result.x, held, place)
@@ -425,7 +425,7 @@ def fit_shares(x: Array) -> Array:
 
     logs = mean(log(x), axis=1)
     with quiet():
-        result = minimize(loss, start, logs, method="bfgs", tolerance=1e-10, max_iterations=500)
+        result = optim.minimize(loss, start, logs, method="bfgs", tolerance=1e-10, max_iterations=500)
     slope = _steepest("dirichlet", result, result.gradient, "give points that differ")
     a = stop_gradient(exp(result.x))
     for _ in range(2):  # Newton's steps, which carry derivatives, the second for second ones (Minka 2000, section 1)

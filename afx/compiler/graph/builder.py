@@ -15,6 +15,7 @@ from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target
 from afx.core import Aval, Primitive, broadcast_shapes, primitive_for_role, with_ufunc
 from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var
+from afx.core.printable import Printable
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import GraphTrace, silent
 
@@ -296,22 +297,22 @@ OPERATORS: Mapping[type, np.ufunc] = {
 }
 
 
-@attrs.frozen
-class Name:
+@attrs.frozen(eq=False, repr=False)
+class Name(Printable):
     """An operand, or a number."""
 
     name: str
 
 
-@attrs.frozen
-class Exactly:
+@attrs.frozen(eq=False, repr=False)
+class Exactly(Printable):
     """A number of this value; a float matches floats alone."""
 
     value: int | float
 
 
-@attrs.frozen
-class Apply:
+@attrs.frozen(eq=False, repr=False)
+class Apply(Printable):
     """An op and its operands."""
 
     op: Op
@@ -321,8 +322,8 @@ class Apply:
 Expression: TypeAlias = "Name | Exactly | Apply"
 
 
-@attrs.frozen
-class Match:
+@attrs.frozen(eq=False, repr=False)
+class Match(Printable):
     """What the names of a pattern stand for.
 
     Attributes:

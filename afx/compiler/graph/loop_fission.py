@@ -20,6 +20,7 @@ from afx.compiler.schedule.schedule import ScanSpec
 from afx.compiler.target import Target
 from afx.core import Aval
 from afx.core.graph import Atom, Atoms, Equation, Graph, Var
+from afx.core.printable import Printable
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import renumber
 
@@ -27,8 +28,8 @@ Rows: TypeAlias = "dict[int, tuple[Atom, bool]]"
 """What stands for a variable of a step: a value of all steps, or one stacked along its first axis."""
 
 
-@attrs.frozen
-class Fission:
+@attrs.frozen(eq=False, repr=False)
+class Fission(Printable):
     """A scan in three parts.
 
     Attributes:

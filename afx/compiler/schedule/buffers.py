@@ -14,6 +14,7 @@ from afx.compiler.schedule.fusion import Group, Groups, by_ufunc, writes_into
 from afx.compiler.target import DEFAULT
 from afx.core.cached import maker_of
 from afx.core.graph import Equation, Var
+from afx.core.printable import Printable
 
 # --- Arena: offsets into one block of memory, handed out and taken back
 
@@ -128,8 +129,8 @@ _value, _interval = maker_of(BufferedValue), maker_of(Interval)  # one of each i
 _end_of = attrgetter("end", "root")
 
 
-@attrs.frozen
-class BufferAssignment:
+@attrs.frozen(eq=False, repr=False)
+class BufferAssignment(Printable):
     """The memory of every variable.
 
     Attributes:

@@ -17,6 +17,7 @@ from afx.compiler.target import Target
 from afx.core import Aval, DType, Shape
 from afx.core.constants import SLOW_WITH_NUMBERS, reduce_in_transpose
 from afx.core.graph import Equation, Graph, Var
+from afx.core.printable import Printable
 
 # --- Instruction selection: predicates on equations that tell which call of NumPy computes one best
 
@@ -254,8 +255,8 @@ def _reshaped(equations: Sequence[Equation], own: set[int], given: set[int]) -> 
     return reshapes
 
 
-@attrs.frozen
-class Groups:
+@attrs.frozen(eq=False, repr=False)
+class Groups(Printable):
     """A graph whose equations are grouped, in an order in which the groups can run."""
 
     graph: Graph

@@ -11,6 +11,7 @@ import numpy as np
 
 from afx.core import Aval, DType, Shape
 from afx.core.graph import Atom, Constant, Graph, Literal as Scalar, name_of
+from afx.core.printable import Printable
 from afx.errors import GraphError
 
 # --- Operands: what instructions read and write, buffers with known storage and numbers, and where instructions come
@@ -38,8 +39,8 @@ writeable and row-major, else new memory. ``view``: strides over the memory of a
 """
 
 
-@attrs.frozen
-class Buffer:
+@attrs.frozen(repr=False)
+class Buffer(Printable):
     """A value in memory.
 
     Attributes:
@@ -90,8 +91,8 @@ class Sources(tuple[Any, ...]):
         return Sources, ()
 
 
-@attrs.frozen
-class Number:
+@attrs.frozen(repr=False)
+class Number(Printable):
     """A number among the operands.
 
     Attributes:
@@ -156,7 +157,7 @@ Method: TypeAlias = Literal[
 """
 
 
-class Step:
+class Step(Printable):
     """What instructions tell of what they run.
 
     Attributes:
@@ -177,7 +178,7 @@ class Step:
         return ()
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Call(Step):
     """One call: ``out = op(*operands)``.
 
@@ -217,7 +218,7 @@ class Call(Step):
         return f"{', '.join(map(str, self.outputs))} {arrow} {name}({', '.join(xs)}){note}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class View(Step):
     """A buffer over the memory of another one; no element is read or written.
 
@@ -244,7 +245,7 @@ class View(Step):
         return f"{self.out} = view {self.op}({', '.join(xs)})"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Alloc(Step):
     """Memory for a ``fresh``, ``pooled`` or ``donated`` buffer; its elements are arbitrary."""
 
@@ -254,7 +255,7 @@ class Alloc(Step):
         return f"{self.buffer} = alloc {self.buffer.storage}"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Free(Step):
     """Buffers, and views of them, that nothing reads any longer: their memory can go before the run ends."""
 
@@ -264,8 +265,8 @@ class Free(Step):
         return f"free {', '.join([b.name for b in self.buffers])}"
 
 
-@attrs.frozen
-class Space:
+@attrs.frozen(eq=False, repr=False)
+class Space(Printable):
     """What a fused loop runs over.
 
     Attributes:
@@ -290,8 +291,8 @@ class Space:
         return -(-self.size // self.block)
 
 
-@attrs.frozen
-class Partial:
+@attrs.frozen(eq=False, repr=False)
+class Partial(Printable):
     """A reduction over the whole space: each block gives one part, then the parts are reduced along their first axis.
 
     Attributes:
@@ -303,7 +304,7 @@ class Partial:
     ufunc: str
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Fused(Step):
     """Calls that run together, block by block, so that their values stay in the cache.
 
@@ -348,7 +349,7 @@ class Fused(Step):
         return f"{outs} = {head}:\n" + "\n".join([_indent(str(part)) for part in self.body])
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Loop(Step):
     """A loop whose steps run one after the other: of known `length`, or as long as a `condition` holds.
 
@@ -412,7 +413,7 @@ class Loop(Step):
         return "\n".join([f"{outs} = loop {steps} ({given})", *lines])
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Branch(Step):
     """One of several schedules is run: `cond` and `switch`.
 
@@ -450,8 +451,8 @@ class Branch(Step):
 Instruction: TypeAlias = Call | View | Alloc | Free | Fused | Loop | Branch
 
 
-@attrs.frozen
-class Result:
+@attrs.frozen(repr=False)
+class Result(Printable):
     """What a schedule returns for one output of its graph.
 
     Attributes:
@@ -467,8 +468,8 @@ class Result:
         return f"copy {_short(self.operand)}" if self.copies else _short(self.operand)
 
 
-@attrs.frozen
-class Schedule:
+@attrs.frozen(repr=False)
+class Schedule(Printable):
     """What a graph runs as.
 
     Attributes:

@@ -26,6 +26,7 @@ from afx.core.array.array import DONATED, Array, ArrayLike, wrap
 from afx.core.graph import Graph
 from afx.core.html import LONGEST_GRAPH, escape, fold, function_html, graph_html, rows
 from afx.core.primitive import WeakArray, argument_of
+from afx.core.printable import Printable
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.traces import GraphTracer
 from afx.errors import ArgumentError, TreeError
@@ -230,8 +231,8 @@ D = TypeVar("D")
 E = TypeVar("E")
 
 
-@attrs.frozen
-class Options:
+@attrs.frozen(eq=False, repr=False)
+class Options(Printable):
     """Static arguments, donated arguments, the back end of a jitted function, and what it does with denormals."""
 
     static_nums: tuple[int, ...] = ()

@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.core import Aval, Params, Primitive, Shape, Value, bind, to_lower_level
 from afx.core.graph import Equation, Graph, Literal, Var
+from afx.core.printable import Printable
 from afx.core.tracing.traces import GraphTrace, GraphTracer, number_of, silent
 from afx.ops import logical_or, not_equal
 from afx.transforms.derivatives.cotangent_masks import live_operand
@@ -25,8 +26,8 @@ ARITHMETIC: Collection[Any] = (np.add, np.subtract, np.multiply, np.negative)
 DEPTH = 4  # operations behind each other that are done again
 
 
-@attrs.frozen
-class Residuals:
+@attrs.frozen(eq=False, repr=False)
+class Residuals(Printable):
     """What is kept of a forward run, by the identities of variables, whose numbers are given last.
 
     Attributes:

@@ -8,6 +8,7 @@ import attrs
 
 from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.compiler.target import DEFAULT, NativeTarget
+from afx.core.printable import Printable
 from afx.core.scalar_ops import scalar_op
 
 # --- Writer of LLVM IR: text with numbered values, declared symbols and loops
@@ -316,8 +317,8 @@ def compare_strictly(w: Writer, predicate: str, kind: str, xs: Sequence[str]) ->
 # --- Flags as LLVM IR: those of floating-point errors, read, cleared and put back; and whether denormals are flushed
 
 
-@attrs.frozen
-class Addresses:
+@attrs.frozen(eq=False, repr=False)
+class Addresses(Printable):
     """Where CPython and NumPy keep what the builtin function reads, and the processor its floating-point flags.
 
     Where all flags are 0, none is read.

@@ -39,14 +39,15 @@ from afx.compiler.native_backend.program.steps import Block, Step
 from afx.compiler.schedule.schedule import Buffer, Instruction, Operand, Schedule
 from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.core import Shape, lookup
+from afx.core.printable import Printable
 
 
 class UnsupportedError(Exception):
     """An instruction without native form; the message says why."""
 
 
-@attrs.frozen
-class Converted:
+@attrs.frozen(eq=False, repr=False)
+class Converted(Printable):
     """A block, the arrays that it captured, and the sizes of its arena."""
 
     block: Block

@@ -26,6 +26,7 @@ from afx.compiler.schedule.schedule import (
     View,
 )
 from afx.core import DType, Shape
+from afx.core.printable import Printable
 
 # --- Items: what a block is built of, steps that run together and groups of calls that share one loop
 
@@ -154,8 +155,8 @@ def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:
 # --- Memory of native blocks: slots of values, their lifetimes in the arena, and iteration spaces with merged axes
 
 
-@attrs.frozen
-class Location:
+@attrs.frozen(repr=False)
+class Location(Printable):
     """Strided elements in the memory of an owner.
 
     Attributes:

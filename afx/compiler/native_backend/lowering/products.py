@@ -36,6 +36,7 @@ from afx.compiler.native_backend.program.steps import Block, merged
 from afx.compiler.schedule.schedule import Call
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
+from afx.core.printable import Printable
 from afx.core.scalar_ops import ADD, MATMUL, MULTIPLY
 from afx.runtime.blas import blas
 
@@ -57,8 +58,8 @@ LARGE = {"f4": 2.0**60, "f8": 2.0**100}  # beyond what float64 holds beside a fe
 SPLITTER = 134217729.0  # 2²⁷ + 1
 
 
-@attrs.frozen
-class _Case:
+@attrs.frozen(eq=False, repr=False)
+class _Case(Printable):
     """A product whose order is looked for, as NumPy's loops get it: core sizes and strides."""
 
     dtype: str

@@ -19,6 +19,7 @@ from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, RowAcc
 from afx.compiler.schedule.buffers import ALIGNMENT
 from afx.compiler.target import NativeTarget
 from afx.core import Shape
+from afx.core.printable import Printable
 
 # --- Tiles: steps that work on rows run one after the other on a few of them, which stay in the cache
 #
@@ -37,8 +38,8 @@ from afx.core import Shape
 #         for i in 64 t + 1 .. 64 t + 65: b[i] = g(a[i - 64 t - 1], a[i - 64 t + 1])
 
 
-@attrs.frozen
-class _Part:
+@attrs.frozen(eq=False, repr=False)
+class _Part(Printable):
     """A step of a tile, which works on some of its rows: from ``first`` to ``last`` rows behind those of the tile.
 
     Attributes:
@@ -56,8 +57,8 @@ class _Part:
     last: int = 0
 
 
-@attrs.frozen
-class _Rows:
+@attrs.frozen(eq=False, repr=False)
+class _Rows(Printable):
     """Rows of an array that a tile reads or keeps, as in `_Part`; bytes from row to row."""
 
     first: int
@@ -503,8 +504,8 @@ class _Cut:
 #     for p in parts, shared: for i in part p: c[i] = a[n - 1 - i]
 
 
-@attrs.frozen
-class _Bytes:
+@attrs.frozen(eq=False, repr=False)
+class _Bytes(Printable):
     """Bytes that a step touches: of a parameter, or of the arena (-1); ``part`` tells how a cut nest shares them out."""
 
     param: int

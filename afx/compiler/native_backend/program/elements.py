@@ -8,6 +8,7 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 import attrs
 
 from afx.core import Shape
+from afx.core.printable import Printable
 from afx.core.scalar_ops import scalar_op
 
 # --- Elements of native programs: memory, constants, and operations on one element of each operand
@@ -19,8 +20,8 @@ Mode: TypeAlias = Literal["r", "w", "a"]
 """Whether memory is read, written, or both: added to."""
 
 
-@attrs.frozen
-class Root:
+@attrs.frozen(repr=False)
+class Root(Printable):
     """Memory of a block that shares no byte with its other roots while both are in use.
 
     Attributes:
@@ -32,8 +33,8 @@ class Root:
     offset: int = 0
 
 
-@attrs.frozen
-class Ref:
+@attrs.frozen(repr=False)
+class Ref(Printable):
     """Strided elements in a root.
 
     Attributes:
@@ -86,8 +87,8 @@ class Access(NamedTuple):
     mode: Mode
 
 
-@attrs.frozen
-class UfuncLoop:
+@attrs.frozen(repr=False)
+class UfuncLoop(Printable):
     """Inner loop of a NumPy ufunc, called by pointer.
 
     Attributes:
@@ -106,8 +107,8 @@ class UfuncLoop:
         return f"ufunc.{self.ufunc}.{'.'.join(self.dtypes)}"
 
 
-@attrs.frozen
-class Fast:
+@attrs.frozen(repr=False)
+class Fast(Printable):
     """Function of the second tier, with bits of its own.
 
     Attributes:
@@ -119,8 +120,8 @@ class Fast:
     loop: UfuncLoop | None
 
 
-@attrs.frozen
-class Load:
+@attrs.frozen(repr=False)
+class Load(Printable):
     """Element read from memory."""
 
     ref: Ref
@@ -135,8 +136,8 @@ class Load:
         return self.ref.text(names, rank)
 
 
-@attrs.frozen
-class Number:
+@attrs.frozen(repr=False)
+class Number(Printable):
     """Constant.
 
     Attributes:
@@ -159,8 +160,8 @@ class Number:
         return repr(self.value)
 
 
-@attrs.frozen
-class Op:
+@attrs.frozen(repr=False)
+class Op(Printable):
     """Operation on earlier values of its nest.
 
     Attributes:
@@ -210,8 +211,8 @@ SumTree: TypeAlias = "int | tuple[Literal['plain', 'left', 'right'], SumTree, Su
 Wide: TypeAlias = Literal["", "products", "terms"]
 
 
-@attrs.frozen
-class Arithmetic(Generic[T]):
+@attrs.frozen(eq=False, repr=False)
+class Arithmetic(Printable, Generic[T]):
     """What a sum is computed with.
 
     Attributes:
@@ -233,8 +234,8 @@ class Arithmetic(Generic[T]):
     zero: Callable[[T], T]
 
 
-@attrs.frozen
-class Sum:
+@attrs.frozen(repr=False)
+class Sum(Printable):
     """How the terms of an element of a product are added up.
 
     Attributes:
@@ -279,8 +280,8 @@ class Sum:
         return ops.widen(product) if self.wide == "products" else product
 
 
-@attrs.frozen
-class Orders:
+@attrs.frozen(repr=False)
+class Orders(Printable):
     """How the elements of a product are added up.
 
     Attributes:

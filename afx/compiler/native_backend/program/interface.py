@@ -6,12 +6,13 @@ import attrs
 
 from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.core import Shape
+from afx.core.printable import Printable
 
 PARTS = 8  # of each nest that is cut, shared out among threads
 
 
-@attrs.frozen
-class Param:
+@attrs.frozen(eq=False, repr=False)
+class Param(Printable):
     """Array that the program's function takes from Python.
 
     Attributes:
@@ -25,8 +26,8 @@ class Param:
     checked: bool
 
 
-@attrs.frozen
-class Interface:
+@attrs.frozen(eq=False, repr=False)
+class Interface(Printable):
     """What calls of a program need.
 
     Attributes:

@@ -28,7 +28,7 @@ from afx.core.scalar_ops import ADD, MAXIMUM, MINIMUM, MULTIPLY, scalar_op
 # --- Loop nests: fused elementwise operations over one iteration space, with reductions of what they compute
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Nest(Leaf):
     """Fused elementwise operations over one iteration space.
 
@@ -183,7 +183,7 @@ TRANSFORMED = ((0,), (), (1,))  # by Fourier transforms, with a factor
 SORTED = (((0,),), ((0,), (0,)))  # rows, and the indices that sort them
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class UfuncCall(Leaf):
     """Call of a ufunc's loop on strided operands, or the same product in tiles; a reduction where the result has strides of 0.
 
@@ -432,7 +432,7 @@ FORMS = {
 }
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Routine(Leaf):
     """Rows or elements that a routine of its own computes.
 

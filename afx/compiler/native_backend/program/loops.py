@@ -10,12 +10,13 @@ import attrs
 from afx.compiler.native_backend.program.elements import Access, Names, Ref
 from afx.compiler.native_backend.program.steps import Block, Step, evolve
 from afx.core import Shape
+from afx.core.printable import Printable
 
 WHILE_TURNS = 1000  # of a loop whose length is unknown, in predictions
 
 
-@attrs.frozen
-class Arg:
+@attrs.frozen(repr=False)
+class Arg(Printable):
     """Memory that a block takes as a parameter.
 
     Attributes:
@@ -34,8 +35,8 @@ class Arg:
         return f"{name}{f'_{self.offset}' if self.offset else ''}{f'[{number}]' if self.stride else ''}"
 
 
-@attrs.frozen
-class Body:
+@attrs.frozen(repr=False)
+class Body(Printable):
     """A block and the memory that it takes.
 
     Attributes:
@@ -60,7 +61,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Control(Step):
     """A step that runs blocks.
 
@@ -114,7 +115,7 @@ class Control(Step):
         return {*self.touched}
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Loop(Control):
     """Loop over a block: of known length, while a condition holds, or back over the rows that such a loop has left.
 
@@ -182,7 +183,7 @@ class Loop(Control):
         return [f"for t in {f'reversed({turns})' if self.reverse else turns}:"]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Choice(Control):
     """One of several blocks.
 
@@ -209,7 +210,7 @@ class Choice(Control):
         return lines
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class BlockLoop(Control):
     """Loop over blocks of the elements or rows of a space, as many in each but for the last one.
 

@@ -12,6 +12,7 @@ from afx.compiler.native_backend.program.elements import Access, Names, Ref, Roo
 from afx.compiler.native_backend.program.interface import Interface, Param
 from afx.compiler.target import NativeTarget
 from afx.core import Shape
+from afx.core.printable import Printable
 
 # --- Steps of native programs: the questions that whoever reads a program asks each of them
 #
@@ -21,8 +22,8 @@ from afx.core import Shape
 S = TypeVar("S")
 
 
-@attrs.frozen
-class RowAccess:
+@attrs.frozen(eq=False, repr=False)
+class RowAccess(Printable):
     """Bytes of one row that a step reads or writes.
 
     Attributes:
@@ -54,7 +55,7 @@ class RowAccess:
         return self.low // self.pitch
 
 
-class Step:
+class Step(Printable):
     """What a block runs: a leaf, or a loop over blocks.
 
     Attributes:
@@ -266,8 +267,8 @@ def merged(space: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
 # the inner loops of NumPy's ufuncs by symbols; their addresses are filled in when the object code is linked.
 
 
-@attrs.frozen
-class Block:
+@attrs.frozen(repr=False)
+class Block(Printable):
     """Straight-line program over its parameters, which overlap nowhere.
 
     Attributes:
@@ -324,8 +325,8 @@ class Block:
         return [line for step in self.steps for line in step.lines(names, arena)] or ["pass"]
 
 
-@attrs.frozen
-class Phase:
+@attrs.frozen(eq=False, repr=False)
+class Phase(Printable):
     """Neighbouring steps of a block that run together.
 
     Attributes:
@@ -339,8 +340,8 @@ class Phase:
     is_shared: bool
 
 
-@attrs.frozen
-class Program:
+@attrs.frozen(eq=False, repr=False)
+class Program(Printable):
     """What is compiled at once: one function for Python.
 
     It takes the arrays of ``params``, an arena, and where threads share its parts the memory of their team.

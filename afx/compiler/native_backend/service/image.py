@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
+from afx.core.printable import Printable
+
 ELF = b"\x7fELF\x02\x01\x01"  # of 64 bits, little-endian
 X86, RELOCATABLE = 62, 1
 RELA, SYMTAB, NOBITS = 4, 2, 8
@@ -22,8 +24,8 @@ ABSOLUTE_64 = 1  # the kind of relocation
 READ, EXECUTE = 1, 4  # rights of memory
 
 
-@attrs.frozen
-class Image:
+@attrs.frozen(repr=False)
+class Image(Printable):
     """Code that runs wherever it lies, once addresses are written into it.
 
     Attributes:
