@@ -12,7 +12,9 @@ INTEGERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
 ARITHMETIC = REAL | INTEGERS
 BITS = INTEGERS | {"b1"}
 ALL = ARITHMETIC | {"b1"}
-COMPLEX = frozenset({"c8", "c16"})  # moved as bits: NumPy's loops compute with them
+COMPLEX = frozenset(
+    {"c8", "c16"}
+)  # moved as bits, of which loops that are NumPy's, bit for bit, compute with the parts
 INFINITY = float("inf")
 
 
@@ -35,6 +37,7 @@ class ScalarOp(NamedTuple):
         clears: whether NumPy's loop (2.4) takes back flags in the end, also those raised before it.
         refused: kinds of dtypes whose loop asks for Python's lock itself, or raises.
         libm: the function of the C library that computes it of floats.
+        parts: which rule of machine code computes it of the parts of complex numbers.
     """
 
     dtypes: frozenset[str] = frozenset()
@@ -52,6 +55,7 @@ class ScalarOp(NamedTuple):
     clears: bool = False
     refused: str = ""
     libm: str = ""
+    parts: str = ""
 
     @property
     def is_comparison(self) -> bool:
@@ -78,17 +82,18 @@ def _rounded(name: str) -> ScalarOp:
 # fmt: off
 SCALAR_OPS: dict[str, ScalarOp] = {
     # -- arithmetic --
-    "add": ScalarOp(ALL, ("arithmetic", "fadd", "add", "or"), "+", counts=True, fold="sum", start=0, lane=-0.0, commutes=True),
-    "subtract": ScalarOp(ARITHMETIC, ("arithmetic", "fsub", "sub"), "-", counts=True),
+    "add": ScalarOp(ALL, ("arithmetic", "fadd", "add", "or"), "+", counts=True, fold="sum", start=0, lane=-0.0, commutes=True,
+                    parts="fadd"),
+    "subtract": ScalarOp(ARITHMETIC, ("arithmetic", "fsub", "sub"), "-", counts=True, parts="fsub"),
     "multiply": ScalarOp(ALL, ("arithmetic", "fmul", "mul", "and"), "*", counts=True, fold="prod", start=1, lane=1.0,
-                         commutes=True),
-    "divide": ScalarOp(REAL, ("arithmetic", "fdiv", ""), "/", passing=(0,)),
-    "negative": ScalarOp(ARITHMETIC, ("negative",), text="-{}", counts=True, clears=True),
-    "conjugate": ScalarOp(COMPLEX, ("conjugate",), is_quiet=True),
+                         commutes=True, parts="product"),
+    "divide": ScalarOp(REAL, ("arithmetic", "fdiv", ""), "/", passing=(0,), parts="quotient"),
+    "negative": ScalarOp(ARITHMETIC, ("negative",), text="-{}", counts=True, clears=True, parts="turned"),
+    "conjugate": ScalarOp(COMPLEX, is_quiet=True, parts="half_turned"),
     "positive": ScalarOp(ARITHMETIC, ("same",), text="{}"),
-    "square": ScalarOp(ARITHMETIC, ("square",), text="{0} * {0}"),
+    "square": ScalarOp(ARITHMETIC, ("square",), text="{0} * {0}", parts="product"),
     "reciprocal": ScalarOp(REAL, ("reciprocal",), text="1.0 / {}", passing=()),
-    "absolute": ScalarOp(ARITHMETIC, ("absolute",), text="abs_({})", clears=True),
+    "absolute": ScalarOp(ARITHMETIC, ("absolute",), text="abs_({})", clears=True, parts="size"),
     "sign": ScalarOp(ARITHMETIC, ("sign",), clears=True),
     "sqrt": ScalarOp(REAL, ("sqrt",), text="sqrt_({})"),
     "floor": _rounded("floor"),

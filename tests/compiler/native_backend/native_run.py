@@ -167,6 +167,8 @@ def same_bits(x: Any, y: Any) -> bool:
     x, y = np.asarray(x), np.asarray(y)
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
+    if x.dtype.kind == "c":
+        x, y = (np.stack([z.real, z.imag]) for z in (x, y))
     if x.dtype.kind == "f":
         both = np.isnan(x) & np.isnan(y)
         x, y = np.where(both, 0, x), np.where(both, 0, y)

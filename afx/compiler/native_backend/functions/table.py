@@ -9,7 +9,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.functions import elementary, portable
+from afx.compiler.native_backend.functions import complex_numbers, elementary, portable
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.loops import call_loop
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -98,7 +98,7 @@ def keep_needed(values: Sequence[Value], wanted: Sequence[int]) -> tuple[tuple[V
 # Lanes of which a function says that they are hard are computed by NumPy's own loop, so that they are NumPy's in
 # value and flags; where none is, that costs one test.
 
-KINDS = {"f4": "float", "f8": "double"}
+KINDS = {"f4": "float", "f8": "double", "c8": "i64", "c16": "i128"}
 BOTH, SINGLE = ("f4", "f8"), ("f4",)
 
 Function: TypeAlias = "Callable[..., Lanes]"
@@ -125,6 +125,7 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
         (BOTH, elementary.fmod, elementary.remainder_is_hard, None),
         (BOTH, elementary.remainder, elementary.remainder_is_hard, None),
         (BOTH, elementary.floor_divide, elementary.remainder_is_hard, None),
+        (tuple(complex_numbers.KINDS), complex_numbers.divide, complex_numbers.divide_is_hard, None),
         (BOTH, elementary.root, None, None),
         (BOTH, elementary.inverse_root, elementary.root_is_hard, None),
         (BOTH, elementary.root_of_cube, elementary.root_is_hard, None),
@@ -132,7 +133,8 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
     )
 }
 # those of them with NumPy's bits, for the first tier too
-OF_NUMPYS_BITS = frozenset(name for name, row in FAST.items() if row[2] is elementary.remainder_is_hard)
+EXACT = (elementary.remainder_is_hard, complex_numbers.divide_is_hard)
+OF_NUMPYS_BITS = frozenset(name for name, row in FAST.items() if row[2] in EXACT)
 
 
 # the same of doubles whose bits are the same everywhere, with the lanes that another function computes, and which one:

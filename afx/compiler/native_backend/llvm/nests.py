@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import attrs
 
+from afx.compiler.native_backend.functions import complex_numbers
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.loops import (
     Leave,
@@ -45,6 +46,7 @@ from afx.compiler.native_backend.llvm.writer import Flags, Writer
 from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop
 from afx.compiler.native_backend.program.leaves import Nest
 from afx.compiler.target import NativeTarget
+from afx.core.scalar_ops import scalar_op
 
 # --- Groups of short rows as LLVM IR: as many rows at once as fill whole vectors, where a row alone fills none
 #
@@ -72,9 +74,11 @@ class RowGroups(NamedTuple):
 def apply_op(w: Writer, op: Op, args: list[str], dtypes: list[str]) -> str:
     """Emit an operation that is no call of NumPy."""
     assert not isinstance(op.name, UfuncLoop)
-    return (
-        emit_fast(w, op.name, args, op.dtype) if isinstance(op.name, Fast) else emit(w, op.name, args, dtypes, op.dtype)
-    )
+    if isinstance(op.name, Fast):
+        return emit_fast(w, op.name, args, op.dtype)
+    if complex_numbers.KINDS.keys() & {op.dtype, dtypes[-1]}:
+        return complex_numbers.RULES[scalar_op(op.name).parts or op.name](w, args, dtypes, op.dtype)
+    return emit(w, op.name, args, dtypes, op.dtype)
 
 
 def is_near(stride: int, ref: Ref, limits: NativeTarget) -> bool:
@@ -91,7 +95,8 @@ def group_rows(nest: Nest, limits: NativeTarget) -> list[RowGroups]:
         return []
     sizes = [int(value.dtype[1:]) for value in nest.values]
     (count, length), lanes, row_groups = nest.space[-2:], limits.vector_bytes // max(sizes), list[RowGroups]()
-    least = max(SINGLE_LANES if 4 in sizes else 2, limits.vector_min_bytes // max(sizes))
+    has_singles = 4 in sizes or any(value.dtype == "c8" for value in nest.values)
+    least = max(SINGLE_LANES if has_singles else 2, limits.vector_min_bytes // max(sizes))
     if length % lanes == 0 or length > 2 * lanes:
         return []
     while lanes >= least:
@@ -552,7 +557,7 @@ class NestEmitter:
         width = self._lanes(ops, stores, folds)
         if folds and self.rows:
             lines = self._unrolled(width, element)
-        extent.has_singles = any(self.nest.values[k].dtype == "f4" for k in ops) or bool(folds)
+        extent.has_singles = any(self.nest.values[k].dtype in ("f4", "c8") for k in ops) or bool(folds)
         extent.loop(width, element, lines)
 
     def _lines(self, element: Callable[..., None], i: str) -> None:
@@ -574,7 +579,8 @@ class NestEmitter:
             return 1
         if not all(is_near(ref.strides[-1], ref, self.w.limits) for ref in loads):
             return 1
-        widest = max([_size(self.nest.values[k].dtype) for k in (*reads, *ops)])
+        dtypes = [self.nest.values[k].dtype for k in (*reads, *ops)]
+        widest = max([_size(dtype) // (1 + (dtype[0] == "c")) for dtype in dtypes])
         return min(self.w.limits.vector_max_lanes, self.w.limits.vector_bytes // widest)
 
     def _args(self, k: int) -> tuple[int, ...]:

@@ -158,8 +158,6 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
         return to_half(Lanes(w, "double", cast(w, x, old, "f8"))).name
     if new == "b1":
         return truth(w, x, old)
-    if new in COMPLEX:
-        return _to_complex(w, x, old, new)
     a, b = w.vector(element_type(old)), w.vector(element_type(new))
     if new in FLOATS:
         if old in FLOATS:
@@ -174,14 +172,6 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
     if int(old[1:]) > int(new[1:]):
         return w.let(f"trunc {a} {x} to {b}")
     return w.let(f"{'sext' if old[0] == 'i' else 'zext'} {a} {x} to {b}")
-
-
-def _to_complex(w: Writer, x: str, old: str, new: str) -> str:
-    """Return the bits of a real number below those of 0, the imaginary part."""
-    part = f"f{int(new[1:]) // 2}"
-    half, whole = w.vector(f"i{8 * int(part[1:])}"), w.vector(element_type(new))
-    bits = w.let(f"bitcast {w.vector(element_type(part))} {cast(w, x, old, part)} to {half}")
-    return w.let(f"zext {half} {bits} to {whole}")
 
 
 def _to_integer(w: Writer, x: str, old: str, new: str) -> str:
@@ -294,12 +284,6 @@ def _negative(w: Writer, xs: list[str], dtype: str) -> str:
     return w.let(f"fneg {kind} {xs[0]}" if dtype in FLOATS else f"sub {kind} {_zero(w, dtype)}, {xs[0]}")
 
 
-def _conjugate(w: Writer, xs: list[str], dtype: str) -> str:
-    """Turn the sign of the imaginary part."""
-    kind = element_type(dtype)
-    return w.let(f"xor {w.vector(kind)} {xs[0]}, {w.splat(kind, str(1 << 8 * int(dtype[1:]) - 1))}")
-
-
 def _square(w: Writer, xs: list[str], dtype: str) -> str:
     if dtype in FLOATS:
         return compute_strictly(w, "fmul", FLOATS[dtype], [xs[0], xs[0]])
@@ -408,7 +392,7 @@ MAKERS: dict[str, Callable[..., Rule]] = {
 RULES: dict[str, Rule] = {
     rule.__name__[1:]: rule
     for rule in (
-        _absolute, _conjugate, _invert, _isnan, _logical_not, _negative, _reciprocal, _same, _sign, _sign_bit, _sqrt, _square,
+        _absolute, _invert, _isnan, _logical_not, _negative, _reciprocal, _same, _sign, _sign_bit, _sqrt, _square,
     )
 }  # fmt: skip
 EMIT: dict[str, Rule] = {

@@ -20,6 +20,7 @@ from afx.core.scalar_ops import scalar_op
 # that happens, may be plain: LLVM unrolls and schedules those better.
 
 SIZES = {"float": 32, "double": 64}
+INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
 INDEX, FACTORIZATION = 1, 2  # bits of a fault: an index or a conversion out of range; a matrix without factors
 
 
@@ -284,8 +285,12 @@ class Writer:
         return f"{head[:-1]}alwaysinline {{\n{body}"
 
 
-def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result: str = "") -> str:
-    """Emit ``fadd``, ``fsub``, ``fmul``, ``fdiv``, ``sqrt`` or ``fptrunc`` of elements of a kind and return its value.
+def compute_strictly(
+    w: Writer, name: str, kind: str, xs: Sequence[str], result: str = "", *, of_chosen: bool = False
+) -> str:
+    """Emit ``fadd``, ``fsub``, ``fmul``, ``fdiv``, ``fma``, ``sqrt`` or ``fptrunc`` of elements of a kind and return its value.
+
+    LLVM would take a plain instruction out of choices that its operands are, which is that of elements not chosen too.
 
     >>> w = Writer()
     >>> print(compute_strictly(w, "fdiv", "float", ["%x", "%y"]), "call" in w.lines[-1])
@@ -294,15 +299,15 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
     if not w.keeps_flags:
         return _compute(w, name, kind, xs, result)
     is_whole = w.lanes * SIZES[kind] >= 8 * w.limits.vector_min_bytes and not w.elements
-    if w.has_long_loops and is_whole and name in ("fadd", "fsub", "fmul", "fdiv"):
-        return w.let(f"{name} {w.vector(kind)} {', '.join(xs)}")
+    if w.has_long_loops and is_whole and not of_chosen and name in (*INSTRUCTIONS, "fma"):
+        return _compute(w, name, kind, xs, "")
     function = f"experimental.constrained.{name}{f'.{w.suffix(result)}' if result else ''}"
     return w.intrinsic(function, kind, xs, result, ("round.tonearest", "fpexcept.strict"))
 
 
 def _compute(w: Writer, name: str, kind: str, xs: Sequence[str], result: str) -> str:
     """Emit a plain instruction, where no flag is read."""
-    if len(xs) > 1:
+    if name in INSTRUCTIONS:
         return w.let(f"{name} {w.vector(kind)} {', '.join(xs)}")
     return w.let(f"{name} {w.vector(kind)} {xs[0]} to {w.vector(result)}") if result else w.intrinsic(name, kind, xs)
 

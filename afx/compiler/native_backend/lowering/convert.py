@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.functions.table import rewrite
+from afx.compiler.native_backend.lowering.complex_loops import compute_inline
 from afx.compiler.native_backend.lowering.memory import (
     Group,
     Item,
@@ -33,13 +34,14 @@ from afx.compiler.native_backend.lowering.tiles import (
     tile_stencils,
     turn_first,
 )
-from afx.compiler.native_backend.program.elements import Load, Number, Ref
+from afx.compiler.native_backend.program.elements import Load, Number, Op, Ref
 from afx.compiler.native_backend.program.leaves import Nest
 from afx.compiler.native_backend.program.steps import Block, Step
 from afx.compiler.schedule.schedule import Buffer, Instruction, Operand, Schedule
 from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.core import Shape, lookup
 from afx.core.printable import Printable
+from afx.core.scalar_ops import COMPLEX
 
 
 class UnsupportedError(Exception):
@@ -332,6 +334,15 @@ class BlockBuilder:
         self.locations[out.index] = part_of(source, x, z)
         return True
 
+    def take_part(self, out: Buffer, source: Buffer) -> None:
+        """Have the loop that makes complex numbers give a part of them, which is looked at, to what joins that loop."""
+        whole, part = self.locations[source.index], self.locations[out.index]
+        if whole.dtype in COMPLEX and part.dtype not in COMPLEX and self.is_elementwise(source):
+            group = self.items[self.defined[whole.owner]]
+            assert isinstance(group, Group)
+            which = (part.offset - whole.offset) // int(part.dtype[1:])
+            group.made[out.index] = group.add(Op(f"part.{which}", part.dtype, (group.made[source.index],)))
+
     def _output(self, x: Operand, *, is_ordered: bool) -> int:
         """Return the owner of a result's memory, copied where it is not its own."""
         location = self.ordered(x) if is_ordered else self.location(x)
@@ -352,11 +363,13 @@ class BlockBuilder:
         stores: list[tuple[int, Ref]] = []
         for index, k in group.made.items():
             location = self.locations[index]
-            if location.owner in self.stored:
+            if location.owner in self.stored and index == location.owner:  # and no part of a complex number
                 stores.append((k, location.ref))
         stores += group.parts
         group.writes = [ref.root for _, ref in stores]
         nest = Nest(group.space, tuple(group.values), tuple(stores), group.quiet or (), tuple(group.folds))
+        if self.target.backend != "portable" and not self.target.cpu:
+            nest = compute_inline(nest)
         group.writes += [ref.root for *_, ref in group.folds]
         if self.tier > 1:
             nest = rewrite(nest, self.target.backend == "portable")

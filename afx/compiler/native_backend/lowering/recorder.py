@@ -315,7 +315,9 @@ def lower_view(b: BlockBuilder, view: View) -> None:
     """Add a view to a block, a copy where NumPy makes one."""
     if view.out.nbytes == 0:  # of memory that nobody reads
         b.own_buffer(view.out)
-    elif not b.look(view.out, view.op, view.params, b.locations[view.source.index]):
+    elif b.look(view.out, view.op, view.params, b.locations[view.source.index]):
+        b.take_part(view.out, view.source)
+    else:
         lower_call(b, Call(view.op, "apply", (view.source,), ("disjoint",), (view.out,), "", view.params, True))
 
 
