@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+import attrs
 import numpy as np
 import pytest
 
 import afx
+from afx.compiler.native_backend.functions.rounded import ROUNDED
+from afx.compiler.target import current, use_target
 from afx.core.primitive import lookup
 from afx.core.tracing.tracer import bind
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
@@ -87,3 +90,26 @@ def test_steps_with_densities_are_one_kernel() -> None:
     a, ys = np.array(2.5), np.linspace(0.5, 3, 9)
     for f in (fn, afx.grad(fn)):
         assert not any(why for _, why in assert_same_bits(f, a, ys).plan.why_not_native)
+
+
+@pytest.mark.parametrize("denormals", ["keep", "flush"])
+@pytest.mark.parametrize("name", ROUNDED)
+def test_floats_are_rounded_as_scipys_doubles(name: str, denormals: Literal["keep", "flush"]) -> None:
+    """All that lies near the middle of two floats, or is no usual number, is SciPy's to round: large and small, by the bit."""
+    rng = np.random.default_rng(0)
+    sizes = [rng.normal(size=100_000) * 2, rng.uniform(0, 100, 100_000), 10.0 ** rng.uniform(-45, 38, 100_000)]
+    near = [c + np.arange(-300, 300) * 6e-8 for c in (0.0, 1.0, 2.0, 3.93, 8.0)]
+    ends = [0.0, -0.0, 1.0, 2.0, np.inf, -np.inf, np.nan, 3e38, 1e-40]
+    x = rng.permutation(np.concatenate([*sizes, -sizes[-1], *near, np.arange(500.0), ends]).astype(np.float32))
+    with use_target(attrs.evolve(current.target, denormals=denormals)):
+        native = assert_same_bits(getattr(afx.special, name), x)
+    assert f"rounded.{name}" in native.program.text(0)
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_functions_keep_errors_told_before(name: str) -> None:
+    """SciPy's loop, which takes back all flags, runs for numbers that are hard, behind an overflow."""
+    x = np.full(40, 3e38, np.float32)
+    fn = getattr(afx.special, name)
+    native = Native(lambda x: (x * x, fn(afx.where(x > 1, np.float32(np.nan), x))), x)
+    assert native(x)[1] != 0

@@ -11,6 +11,7 @@ import numpy as np
 
 from afx.compiler.native_backend.functions import complex_numbers, elementary, portable
 from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.functions.rounded import ROUNDED
 from afx.compiler.native_backend.llvm.loops import call_loop
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program.elements import Fast, Number, Op, UfuncLoop, Value
@@ -132,8 +133,9 @@ FAST: dict[str, tuple[Sequence[str], Function, Function | None, Callable[..., La
         (BOTH, elementary.inverse_root_of_cube, elementary.root_is_hard, None),
     )
 }
-# those of them with NumPy's bits, for the first tier too
-EXACT = (elementary.remainder_is_hard, complex_numbers.divide_is_hard)
+FAST.update({f"rounded.{name}": (SINGLE, f.compute, f.is_hard, None) for name, f in ROUNDED.items()})
+# those of them with NumPy's bits, or SciPy's, for the first tier too
+EXACT = (elementary.remainder_is_hard, complex_numbers.divide_is_hard, *[f.is_hard for f in ROUNDED.values()])
 OF_NUMPYS_BITS = frozenset(name for name, row in FAST.items() if row[2] in EXACT)
 
 
@@ -231,5 +233,6 @@ def _by_loop(w: Writer, loop: UfuncLoop | None, xs: Sequence[Lanes]) -> str:
     locations = [w.local(kind, 64) for _ in range(len(xs) + 1)]
     for x, location in zip(xs, locations, strict=False):
         w.line(f"store {kind} {x.name}, ptr {location}")
-    call_loop(w, loop, locations, [str(w.lanes)], [int(loop.dtypes[0][1:])] * len(locations))
+    steps = [int(loop.dtypes[0][1:])] * len(locations)
+    w.keep(loop, lambda: call_loop(w, loop, locations, [str(w.lanes)], steps))
     return w.let(f"load {kind}, ptr {locations[-1]}")

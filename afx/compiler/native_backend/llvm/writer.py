@@ -47,6 +47,7 @@ class Writer:
         is_portable: whether results have the same bits on every processor, so that no function of a library computes them.
         is_single: whether portable functions compute floats meanwhile, for which one double is enough.
         may_flush: whether denormals may be flushed while it runs.
+        keep: makes a call of one of NumPy's loops; flags that it clears come back.
     """
 
     fuses: bool = True
@@ -72,6 +73,7 @@ class Writer:
         self._faults = ""
         self._defined: set[str] = set()
         self._count = 0
+        self.keep: Callable[[UfuncLoop, Callable[[], None]], None] = lambda _loop, call: call()
 
     def fresh(self) -> str:
         """Return a number that no other name has."""
@@ -353,6 +355,7 @@ class Flags:
 
     def __init__(self, w: Writer, layout: Addresses) -> None:
         self.w = w
+        w.keep = self.keep
         self.layout = layout
         self.all: int = layout.divide | layout.over | layout.invalid
 

@@ -332,11 +332,14 @@ def add_scipy_ufunc(b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operan
     types = [dtype_name(dtype_of(x)) for x in (*xs, out)]
     if len(set(types)) > 1:
         raise UnsupportedError(f"{name} of operands of several dtypes")
+    function: UfuncLoop | Fast
     if b.target.stands_alone and types[0] in REAL:  # by a formula: SciPy's loop is not called, and need not be there
-        loop = UfuncLoop(f"special.{name}", tuple(types), False)
+        function = UfuncLoop(f"special.{name}", tuple(types), False)
     else:
-        loop = loop_of(f"special.{name}", tuple(types))
-    b.elementwise(out, xs, quiet, call_of(loop, types[-1]))
+        function = loop = loop_of(f"special.{name}", tuple(types))
+        if has_fast(f"rounded.{name}", types, b.tier, b.target.backend == "portable"):
+            function = Fast(f"rounded.{name}", loop)
+    b.elementwise(out, xs, quiet, call_of(function, types[-1]))
 
 
 # --- Folds: reductions in the order of the second tier, joined to the loops that make what they reduce
