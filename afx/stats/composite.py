@@ -435,7 +435,9 @@ class Censored(Between):
     def _moment(self, fn: Callable[[Array], Array]) -> Array:
         """Return the mean of a function: of what lies between the bounds, and of each bound by its probability."""
         cut, _ = _meet(Truncated(self.law, self.low, self.high))
-        z = cut._if_any("mean", exp(cut._log_inside()) * cut._expect(fn, cut._quantile))
+        with quiet():
+            inside = exp(cut._log_inside())  # nothing at all, of which there is no mean, where all lies beyond a bound
+            z = cut._if_any("mean", where(inside > 0, inside * cut._expect(fn, cut._quantile), 0.0))
         if self.low is not None:
             z = z + fn(_weak(self.low, z)) * exp(self._below()[0])
         return z if self.high is None else z + fn(_weak(self.high, z)) * exp(self._above()[0])

@@ -291,3 +291,9 @@ def test_moments_of_correlations_and_their_factors(eta: float) -> None:
     np.testing.assert_allclose(stats.lkj_cholesky(2, F(1e12)).mean()[1, 1], 1 - 2.5e-13, rtol=1e-15)
     assert np.isnan(stats.lkj(3, -1.0).var()).all()
     assert np.isnan(stats.lkj_cholesky(3, -1.0).mean()).all()
+
+
+def test_censored_laws_of_which_nothing_is_inside() -> None:
+    """Where all lies below the lower bound that is the mean."""
+    law = stats.censored(stats.bernoulli(0.3), 2, 5)
+    assert (float(law.mean()), float(law.var())) == (2.0, 0.0)
