@@ -12,11 +12,12 @@ import inspect
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from afx import linalg, ndimage, nn, pytree, random, testing
 from afx.control import scan as scans, while_loop as loops
-from afx.core import Array, Aval, Tracer
+from afx.core import Array, Aval, Bools, Params, Primitive, Tracer, Values, bind, register
 from afx.core.dtypes import default_dtype, get_default_dtype, narrow_default, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
@@ -25,6 +26,7 @@ from afx.ops.elementwise.comparison import clip as limit, isnan, maximum, minimu
 from afx.ops.elementwise.complex import conj, real
 from afx.ops.indexing import getitem, scatter
 from afx.ops.indexing.select import unravel_index
+from afx.ops.linalg.factorizations import giving_nan
 from afx.ops.manipulation import edit
 from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
 from afx.ops.manipulation.pad import pad
@@ -35,6 +37,7 @@ from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sets import isin
 from afx.ops.sorting.sort import argsort, searchsorted as search_sorted, sort
 from afx.pytree import nodes
+from afx.runtime.control_register import run_as_caller
 from afx.transforms import checkpoint as memory
 from afx.transforms.derivatives.grad import vjp
 
@@ -69,6 +72,7 @@ cauchy exponential gumbel laplace logistic maxwell normal rademacher: shape dtyp
 chisquare t: df shape dtype
 choice: a=x shape replace p axis
 ball: d=n p shape dtype
+bits: shape dtype
 dirichlet: alpha shape dtype
 f: dfnum dfden shape dtype
 gamma loggamma: a shape dtype
@@ -361,12 +365,95 @@ def ShapeDtypeStruct(shape: Sequence[int], dtype: Any, **_: Any) -> Aval:  # JAX
     return Aval(tuple(shape), np.dtype(dtype))
 
 
-def same(x: Any, *_: Any, **__: Any) -> Any:
+def same(x: Any = None, *_: Any, **__: Any) -> Any:
     """Return x: keys are their data, and names and policies change no number."""
     return x
 
 
 checkpoint_policies: _Policies = _Policies()
+
+
+# --- Jitted functions, lowered and compiled, and functions that Python computes
+
+
+@attrs.frozen(eq=False)
+class Stage:
+    """A jitted function for the kinds of some arguments: lowered, or compiled and called without the static ones."""
+
+    fn: Any
+    lowered: Any
+    places: dict[int, Any]
+    names: dict[str, Any]
+
+    def compile(self, **_: Any) -> Stage:
+        """Return the same."""
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        for n, x in sorted(self.places.items()):
+            given.insert(n, x)
+        return self.fn(*given, **kwargs, **self.names)
+
+    def as_text(self, **_: Any) -> str:
+        """Return afx's program."""
+        return str(self.lowered.schedule)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Return numbers of operations and of bytes, as afx counts them."""
+        return {"flops": float(self.lowered.flops), "bytes accessed": float(self.lowered.bytes_moved)}
+
+
+def lower(fn: Any, *args: Any, **kwargs: Any) -> Stage:
+    """Return a jitted function for the kinds of these arguments.
+
+    >>> lower(afx.jit(lambda x, n: x * n, static_argnums=1), 3.0, 2).compile()(4.0)
+    Array(8., dtype=float32)
+    """
+    places = {n % len(args): args[n] for n in fn._static_nums if -len(args) <= n < len(args)}
+    names = {name: kwargs[name] for name in fn._static_names if name in kwargs}
+    return Stage(fn, fn.lower(*args, **kwargs), places, names)
+
+
+def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return what a function of ndarrays gives, of these shapes and dtypes, under `jit` too: batches one by one.
+
+    >>> afx.jit(lambda x: pure_callback(np.sort, x, x))(np.array([2.0, 1.0]))
+    Array([1., 2.], dtype=float64)
+    """
+    given = {k: v for k, v in kwargs.items() if k not in ("sharding", "vmap_method", "vectorized")}
+    (leaves, inputs), (specs, outputs) = pytree.flatten((args, given)), pytree.flatten(result_shape_dtypes)
+    avals = tuple([Aval(tuple(z.shape), np.dtype(z.dtype)) for z in specs])
+
+    def run(*xs: Any) -> list[Any]:
+        places, names = pytree.unflatten(inputs, list(map(np.array, xs)))
+        found = pytree.leaves(run_as_caller(callback, *places, **names))
+        return [np.array(z, a.dtype).reshape(a.shape) for z, a in zip(found, avals, strict=True)]
+
+    return pytree.unflatten(outputs, list(bind(HOST, *map(asarray, leaves), run=run, avals=avals)))
+
+
+def _run_on_host(*xs: Any, run: Any, avals: Any) -> tuple[Any, ...]:
+    del avals
+    return tuple(run(*xs))
+
+
+def _host_avals(*_: Aval, run: Any, avals: tuple[Aval, ...]) -> tuple[Aval, ...]:
+    del run
+    return avals
+
+
+def _batch_on_host(size: int, xs: Values, batched: Bools, params: Params) -> Any:
+    def run(*values: Any) -> list[Any]:
+        rows = [params["run"](*[x[k] if b else x for x, b in zip(values, batched, strict=True)]) for k in range(size)]
+        return list(map(np.stack, zip(*rows, strict=True)))
+
+    return bind(HOST, *xs, run=run, avals=tuple([Aval((size, *a.shape), a.dtype) for a in params["avals"]]))
+
+
+HOST: Primitive = register(
+    Primitive("pure_callback", "custom", _run_on_host, _host_avals, batch=_batch_on_host, multiple_results=True)
+)
 
 
 # --- Functions of as many results as are asked for
@@ -536,10 +623,29 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     return edit.diagonal(a, offset, axis1, axis2)
 
 
+def factor(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
+    """Return NumPy's factor of Cholesky, of the symmetric part; nan of what is not positive definite.
+
+    >>> factor(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    Array([[nan,  0.],
+           [nan, nan]], dtype=float64)
+    """
+    x = asarray(a)
+    with giving_nan():
+        return linalg.cholesky((x + conj(x.mT)) / 2 if symmetrize_input else x, upper=upper)
+
+
 def cholesky(a: Any, lower: bool = False, **_: Any) -> Array:
-    """Return SciPy's factor, which is upper: of the upper triangle, unless lower."""
-    factor = linalg.cholesky(a if lower else asarray(a).mT)
-    return factor if lower else factor.mT
+    """Return SciPy's, which is upper: of the upper triangle, unless lower; likewise."""
+    with giving_nan():
+        z = linalg.cholesky(a if lower else asarray(a).mT)
+    return z if lower else z.mT
+
+
+def cho_factor(a: Any, lower: bool = False, **_: Any) -> Any:
+    """Return one and whether it is lower, likewise."""
+    with giving_nan():
+        return linalg.cho_factor(a, lower)
 
 
 def qr(a: Any, *, mode: str = "full", pivoting: bool = False, **_: Any) -> tuple[Array, ...]:
@@ -612,8 +718,8 @@ def map_coordinates(input: Any, coordinates: Any, order: int, mode: Any = "const
     >>> map_coordinates(np.array([0.0, 1.0]), [np.array([1.5, 2.0])], 1, "wrap")
     Array([0.5, 0. ], dtype=float64)
     """
-    mode = {"constant": "grid-constant", "wrap": "grid-wrap"}.get(mode, mode)
-    return ndimage.map_coordinates(input, coordinates, order=order, mode=mode, cval=cval)
+    own: Any = {"constant": "grid-constant", "wrap": "grid-wrap"}.get(mode, mode)
+    return ndimage.map_coordinates(input, coordinates, order=order, mode=own, cval=cval)
 
 
 class _Grid:

@@ -93,6 +93,9 @@ class Solver:
         self._limits: dict[str, Any] = {"tolerance": tol, "max_iterations": maxiter}
         self._prox = prox if projection is None else projection
         self._has_aux, self._bracket = has_aux, (lower, upper)
+        step: Any = options.get("stepsize", 0.0)
+        self._length_of: Any = step if callable(step) else step > 0 and functools.partial(same, step)  # by the count
+        self._gathers = options.get("acceleration", True)
 
     def __getattr__(self, name: str) -> Any:
         text = "steps are afx's own; call run, or write steps of afx.optim's optimizers"
@@ -109,6 +112,9 @@ class Solver:
         options = {**self._limits, **({"method": method} if method else {})}
         if "Bound" in self._name or self._name == "LBFGSB":
             bounds, args = (args[0], args[1:]) if bounds is None else (bounds, args)
+        if self._name == "GradientDescent" and self._length_of:
+            self._prox = same
+            return self._descend(init_params, (None, args, kwargs))
         if solver == "proximal":
             name = "hyperparams_pro" + self._name[3]  # proj or prox
             sizes, *others = [kwargs.pop(name), *args] if name in kwargs else args or [None]
@@ -127,7 +133,7 @@ class Solver:
         return OptStep(found.x, State(found.iterations, norm(rest), value, found.converged))
 
     def _descend(self, start: Any, given: Any) -> OptStep:
-        """Return where proximal steps of Beck & Teboulle 2009, FISTA, lead, whose lengths are searched."""
+        """Return where proximal steps of Beck & Teboulle 2009, FISTA, lead, whose lengths are given or searched."""
         vector, unravel = pytree.ravel(start)
         one, tolerance = asarray(1.0, vector.dtype), self._limits["tolerance"] or 1e-3
 
@@ -150,9 +156,13 @@ class Solver:
                     turn = ((slope_of(z, known) - slope) * (z - y)).sum()
                     return (2 * trial[0] * turn > ((z - y) ** 2).sum()) & (trial[1] < 15)
 
-                length, _ = while_loop(is_long, lambda trial: (trial[0] / 2, trial[1] + 1), (length, 0))
+                if self._length_of:
+                    length = one * self._length_of(n)
+                else:
+                    length, _ = while_loop(is_long, lambda trial: (trial[0] / 2, trial[1] + 1), (length, 0))
                 z, s = move(y, length, slope, known), 0.5 + (0.25 + t * t) ** 0.5
-                return n + 1, z, z + (t - 1) / s * (z - x), s, 2 * length, norm(z - x) / length
+                ahead = z + (t - 1) / s * (z - x) if self._gathers else z
+                return n + 1, z, ahead, s, length if self._length_of else 2 * length, norm(z - x) / length
 
             def goes_on(state: Any) -> Any:
                 return (state[-1] > tolerance) & (state[0] < self._limits["max_iterations"])

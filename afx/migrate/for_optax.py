@@ -35,6 +35,7 @@ from afx.migrate.optax_trees import total, vdot
 from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.comparison import clip as clip_, isfinite, maximum, minimum, where
+from afx.ops.linalg.norms import norm
 from afx.optim.solvers.descend import Lbfgs, Pairs, Point, search_strong_wolfe
 from afx.transforms.derivatives.grad import value_and_grad
 
@@ -53,6 +54,23 @@ def __getattr__(name: str) -> Any:
     if hasattr(optax_trees, name):
         return getattr(optax_trees, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def normalize_by_update_norm(scale_factor: float = 1.0, eps: float = 1e-6) -> Pair:
+    """Return a transformation to a length, which all updates have together."""
+
+    def update(updates: Any, _: Any) -> Any:
+        size = scale_factor / (optim.global_norm(updates) + eps)
+        return pytree.map(lambda g: g * size, updates)
+
+    return stateless(update)
+
+
+def safe_norm(x: Any, min_norm: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    """Return a norm, or a number that it is not below, where the derivative is 0."""
+    least = norm(x, ord, axis, keepdims=True) <= min_norm
+    size = norm(where(least, ones_like(asarray(x)), x), ord, axis, keepdims=keepdims)
+    return where(least if keepdims else least.reshape(size.shape), min_norm, size)
 
 
 # --- Schedules: an Array that counts is int32 in JAX, whatever ``jax_enable_x64`` says, and its quotient float32. It is rounded

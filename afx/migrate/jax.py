@@ -128,6 +128,7 @@ jax.numpy.float_: numpy.float64
 jax.Array jax.numpy.ndarray jaxtyping.Array jaxtyping.PRNGKeyArray: afx.Array
 jax.config jax.config.config: afx.migrate.for_jax.config
 jax.debug.callback: afx.debug.callback
+jax.typing.DTypeLike: numpy.typing.DTypeLike
 jax.debug.print: afx.debug.print
 jax.flatten_util.ravel_pytree: afx.migrate.for_trees.ravel_pytree
 jax.image.resize: afx.migrate.for_lax.resize
@@ -150,7 +151,7 @@ jax.scipy.optimize.minimize: afx.migrate.for_jaxopt.minimize
 jax.errors.ConcretizationTypeError jax.errors.TracerArrayConversionError: afx.errors.ConcreteValueError
 jax.errors.TracerBoolConversionError jax.errors.TracerIntegerConversionError: afx.errors.ConcreteValueError
 jax ShapeDtypeStruct block_until_ready=same checkpoint device_get device_put
-  enable_x64 linear_transpose: afx.migrate.for_jax.*
+  effects_barrier=same enable_x64 linear_transpose pure_callback: afx.migrate.for_jax.*
 jax.lax fori_loop scan while_loop: afx.migrate.for_jax.*
 jax.experimental enable_x64: afx.migrate.for_jax.*
 jax default_backend devices local_devices=devices device_count local_device_count=device_count process_count=device_count
@@ -164,8 +165,8 @@ equinox filter_pmap=pmap: afx.migrate.for_lax.*
 jax.nn hard_sigmoid hard_silu hard_swish=hard_silu leaky_relu one_hot sparse_sigmoid: afx.migrate.for_jax.*
 jax.numpy absolute histogram histogram2d histogramdd clip diagonal fmax fmin mgrid ogrid polydiv searchsorted
   take take_along_axis: afx.migrate.for_jax.*
-jax.numpy.linalg lstsq: afx.migrate.for_jax.*
-jax.scipy.linalg cholesky eigh qr solve: afx.migrate.for_jax.*
+jax.numpy.linalg cholesky=factor lstsq: afx.migrate.for_jax.*
+jax.scipy.linalg cho_factor cholesky eigh qr solve: afx.migrate.for_jax.*
 jax.scipy.ndimage map_coordinates: afx.migrate.for_jax.*
 jax.test_util check_grads: afx.migrate.for_jax.*
 jax.tree_util DictKey FlattenedIndexKey GetAttrKey Partial SequenceKey all_leaves keystr register_dataclass
@@ -178,7 +179,7 @@ jax.numpy array_repr array_str cdouble complexfloating csingle double dtype eule
 jax.example_libraries.stax elu gelu log_softmax relu selu sigmoid softmax softplus standardize: afx.nn.*
 jax.ad_checkpoint checkpoint checkpoint_name=same checkpoint_policies: afx.migrate.for_jax.*
 einops pack rearrange reduce repeat unpack: einops.array_api.*
-jax.random bits fold_in key split: afx.random.*
+jax.random fold_in key split: afx.random.*
 jax tree_all tree_flatten tree_leaves tree_reduce tree_structure tree_transpose tree_unflatten=put: afx.migrate.for_trees.*
 jax.numpy alltrue=all sometrue=any product=prod cumproduct=cumprod in1d=isin trapz=trapezoid row_stack=vstack
   DeviceArray=Array: afx.*
@@ -239,7 +240,7 @@ jax.lax.round: where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes ev
 jax.numpy.fill_diagonal: x.at[afx.diag_indices(n)].set(y)
 jax.numpy.place: afx.where(mask, y, x)
 jax.numpy.put: x.reshape(-1).at[i].set(y).reshape(x.shape)
-jax.pure_callback: the function in afx's own, or call it outside of afx.jit, where Python gives no values
+jax.experimental.io_callback: afx.debug.callback, or jax.pure_callback
 jax.sharding: nothing: there is one device
 jaxopt.linear_solve: afx.linalg.cg, gmres or solve
 einops.einsum: afx.einsum, whose pattern comes first and has letters
@@ -301,6 +302,9 @@ class JaxMigration(Migration):
             words = self._arguments(node, name)
             target = self._rename(node.func, name, words) or self.library.resolve(name)
             self._check_keywords(node, name, target or "", words)
+            if name == "jax.random.split" and isinstance(node.args[-1], ast.Tuple):
+                text = "keys are two numbers each: the last axis of their array"
+                self.remarks.append(Remark(node.lineno, ast.unparse(node.func), text))
         elif ast.unparse(node.func).endswith("partial") and node.args:
             self._rename(node.args[0], self._name_of(node.args[0]), [(k.arg, k.value) for k in node.keywords])
         elif isinstance(node.func, ast.Name) and node.func.id == "abs" and GRADIENTS.search(b"".join(self.lines)):
@@ -308,8 +312,19 @@ class JaxMigration(Migration):
             self.needed.add(CALLS)
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
             self._check_update(node, node.func)
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "lower" and (node.args or node.keywords):
+            self._lower(node.func.value, (node.args or node.keywords)[0])
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("as_text", "cost_analysis", "memory_analysis"):
+            self.remarks.append(Remark(node.lineno, ast.unparse(node.func), "tells of afx's program, or is not there"))
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "block_until_ready":  # a method
             self.edits.append(Edit(end_of(node.func.value), end_of(node), ""))
+
+    def _lower(self, jitted: ast.expr, first: Any) -> None:
+        """Rewrite ``f.lower(x)`` of a jitted function; that of a text has no argument."""
+        start = jitted.lineno, jitted.col_offset
+        self.edits.append(Edit(start, start, f"{CALLS}.lower("))
+        self.edits.append(Edit(end_of(jitted), (first.lineno, first.col_offset), ", "))
+        self.needed.add(CALLS)
 
     def _rename(self, function: ast.expr, name: str, words: Sequence[tuple[str | None, ast.expr]]) -> str:
         """Return what a function of JAX's becomes for one of its keywords, or a dtype that is called, and write it."""
@@ -671,7 +686,9 @@ def _shape_of(
         return (_integer(_value_of(count, scope, name_of)),)
     if name == "eye" and len(args) == 1:
         return _integer(values[0]), _integer(values[0])
-    if name == "arange" and args and all(isinstance(value, int) for value in values):
+    if name == "arange":
+        values = [x.value if isinstance(x, ast.Constant) else v for x, v in zip(args, values, strict=True)]
+    if name == "arange" and args and all(isinstance(value, (int, float)) for value in values):
         start, stop, step = (0, values[0], 1) if len(values) == 1 else (*values, 1)[:3]
         return (max(math.ceil((stop - start) / step), 0),) if step else None
     if name in ("array", "asarray") and args and isinstance(args[0], (ast.List, ast.Tuple)):

@@ -341,25 +341,6 @@ def test_places_outside_by_jaxs_modes(name: str, mode: str | None) -> None:
     assert read.sum() == for_jax.at(np.ones_like(x))[index].get(mode="fill", fill_value=0.0).sum()
 
 
-LITERAL = """
-import jax
-import jax.numpy as jnp
-N = 5
-x = jnp.arange(N) + 1.0
-y = x.at[10].set(9.0) + x[N]
-x = x.at[3].add(2.0)
-m = 2 * jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-def last(x):
-    t = jnp.linspace(0, 1, num=4)
-    t = t.at[-9].mul(3).at[1].set(7.0)
-    return t[7] * x[2] + m[2].sum() + jnp.zeros_like(t)[:3][0]
-r = jnp.zeros((3,))
-for i in range(3):
-    r = r.at[i].set(x[i])
-results = [y, m[1, 7], m[:, 3], m[5], m[1, 2], x[-6], x[N - 1], last(x), r[3], r[-3], jnp.eye(2)[1]]
-"""
-
-
 @pytest.mark.parametrize("mode", ["constant", "nearest", "wrap", "mirror", "reflect"])
 @pytest.mark.parametrize("order", [0, 1])
 def test_values_between_points_are_jaxs(mode: str, order: int) -> None:
@@ -376,6 +357,86 @@ def test_values_between_points_are_jaxs(mode: str, order: int) -> None:
             np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["definite", "indefinite", "complex", "stack", "apart"])
+def test_factors_of_cholesky_are_jaxs(kind: str) -> None:
+    """By NumPy's and SciPy's names, of either triangle, and nan where there are none: eager and compiled."""
+    h = M + 1j * S
+    matrix = {
+        "definite": S,
+        "indefinite": M + M.T,
+        "complex": h @ h.conj().T,
+        "stack": np.stack([S, -S]),
+        "apart": M + 9 * np.eye(4),
+    }
+    x = matrix[kind]
+
+    def factors(numpy_factor: Any, cholesky: Any, cho_factor: Any, x: Any) -> list[Any]:
+        one, two = (lambda up: numpy_factor(x, upper=up)), (lambda low: cholesky(x, lower=low))
+        return [f(is_on) for f in (one, two, lambda low: cho_factor(x, lower=low)[0]) for is_on in (False, True)]
+
+    with in_double():
+        linalg, scipy = jax.numpy.linalg, jax.scipy.linalg
+        wanted = jax.jit(functools.partial(factors, linalg.cholesky, scipy.cholesky, scipy.cho_factor))(x)
+        own = functools.partial(factors, for_jax.factor, for_jax.cholesky, for_jax.cho_factor)
+        for found in (own(x), afx.jit(own)(x)):
+            for z, w in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12, atol=1e-12)
+
+
+STAGES = """
+import jax, numpy as np
+import jax.numpy as jnp
+f = jax.jit(lambda x, n, *, m: x * n + m, static_argnums=1, static_argnames="m")
+compiled = f.lower(jnp.ones(3), 2, m=1).compile()
+spec = jax.ShapeDtypeStruct((2,), jnp.float32)
+twice = jax.jit(lambda x: 2 * jax.pure_callback(lambda v, k=1.0: np.sort(v)[::-1] * np.float32(k), spec, x, k=0.5))
+rows = jax.vmap(lambda x, y: jax.pure_callback(np.add, x, x, y, vmap_method="sequential"), in_axes=(0, None))
+pair = jax.pure_callback(lambda v: (v.sum(), [v]), (jax.ShapeDtypeStruct((), jnp.float32), [spec]), jnp.ones(2))
+loop = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda i, s: jax.pure_callback(np.cos, s, s), x))
+jax.effects_barrier()
+results = [
+    compiled(jnp.arange(3.0)), jax.jit(jnp.sin).lower(spec).compile()(jnp.ones(2)), twice(jnp.array([1.0, 3.0])),
+    rows(jnp.ones((3, 2)), jnp.arange(2.0)), pair[1][0], loop(1.0), len("A B".lower().split()),
+]
+"""
+
+
+def test_functions_are_lowered_and_python_computes_parts() -> None:
+    """A compiled function is called without its static arguments; batches of a callback go one by one."""
+    rewritten, remarks = migrate_source(STAGES, "jax")
+    theirs: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    exec(STAGES, theirs)
+    exec(rewritten, own)
+    for found, want in zip(own["results"], theirs["results"], strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+    assert remarks == []
+    stage = for_jax.lower(afx.jit(afx.sin), afx.ones(8))
+    assert "sin" in stage.as_text()
+    assert stage.cost_analysis()["bytes accessed"] > 0
+    assert [r.name for r in migrate_source("import jax\nprint(c.as_text())\n", "jax")[1]] == ["c.as_text"]
+
+
+LITERAL = """
+import jax
+import jax.numpy as jnp
+N = 5
+x = jnp.arange(N) + 1.0
+y = x.at[10].set(9.0) + x[N]
+x = x.at[3].add(2.0)
+m = 2 * jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+def last(x):
+    t = jnp.linspace(0, 1, num=4)
+    t = t.at[-9].mul(3).at[1].set(7.0)
+    return t[7] * x[2] + m[2].sum() + jnp.zeros_like(t)[:3][0]
+r = jnp.zeros((3,))
+for i in range(3):
+    r = r.at[i].set(x[i])
+q = jnp.arange(4.0)
+results = [q[9], y, m[1, 7], m[:, 3], m[5], m[1, 2], x[-6], x[N - 1], last(x), r[3], r[-3], jnp.eye(2)[1]]
+"""
+
+
 def test_literal_places_past_the_end() -> None:
     """Of arrays whose lengths stand in the file, reads and updates are JAX's; other lines stay as they are."""
     rewritten, remarks = migrate_source(LITERAL, "jax")
@@ -386,7 +447,7 @@ def test_literal_places_past_the_end() -> None:
     for found, want in zip(own["results"], theirs["results"], strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-6)
     assert remarks == []
-    assert rewritten.count("for_jax.at(") == 10
+    assert rewritten.count("for_jax.at(") == 11
     assert "r = r.at[i].set(x[i])" in rewritten
     source = (
         "import jax.numpy as jnp\nx = jnp.zeros(3)\nx = jnp.zeros(8)\ndef f(x, y):\n    return x[5] + y[9]\nz = x[5]\n"

@@ -37,6 +37,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "frozen": lambda o: o.chain(
         o.selective_transform(o.adam(0.1), freeze_mask={"w": True, "b": False}), o.freeze(True)
     ),
+    "of one length": lambda o: o.chain(o.normalize_by_update_norm(2.0, 1e-3), o.sgd(0.1)),
     "centralized": lambda o: o.chain(o.centralize(), o.sgd(0.1, 0.9)),
     "one's own": lambda o: o.chain(halved(o), o.adam(0.1)),
     **{
@@ -360,6 +361,19 @@ def test_losses_are_optaxs(name: str) -> None:
         found = afx.value_and_grad(lambda x: (own(x, *rest, **options) ** 2).sum())(x)
     for z, w in zip(found, want, strict=True):
         np.testing.assert_allclose(z, np.asarray(w), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("options", [{}, {"axis": 1}, {"axis": 1, "keepdims": True}])
+def test_norms_that_are_not_below_a_number_are_optaxs(options: dict[str, Any]) -> None:
+    """Values and gradients, which are 0 where the number stands."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is Optax's")
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+    for x in (np.array([[3.0, 4.0], [0.0, 0.0]]), np.zeros((2, 2))):
+        with jax.enable_x64(True):
+            want = jax.value_and_grad(lambda x: optax.safe_norm(x, 1e-3, **options).sum())(x)
+        found = afx.value_and_grad(lambda x: for_optax.safe_norm(x, 1e-3, **options).sum())(x)
+        for z, w in zip(found, want, strict=True):
+            np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12)
 
 
 SETS: dict[str, tuple[Any, ...]] = {

@@ -1,5 +1,6 @@
 """Solvers by jaxopt's names find what closed forms say, with implicit derivatives."""
 
+import types
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,38 @@ def test_projections() -> None:
     np.testing.assert_allclose(for_jaxopt.projection_simplex(np.array([3.0, 1.0]), 4.0), [3.0, 1.0], rtol=1e-15)
     np.testing.assert_allclose(for_jaxopt.projection_l1_ball(np.array([3.0, -1.0]), 2.0), [2.0, 0.0], atol=1e-15)
     np.testing.assert_allclose(for_jaxopt.projection_l2_ball(np.array([3.0, 4.0]), 1.0), [0.6, 0.8], rtol=1e-15)
+
+
+def walk(jaxopt: Any, np_: Any, slope: Any) -> list[Any]:
+    """Return where steps of given lengths lead, and a derivative through the last of them."""
+
+    def fun(p: Any, l2: Any, data: Any) -> Any:
+        return ridge(p["w"], l2, data)
+
+    start = {"w": np_.zeros(3)}
+    solvers = [
+        jaxopt.GradientDescent(fun, stepsize=step, acceleration=gathers, maxiter=7)
+        for step in (0.05, lambda n: 0.1 / (1 + n))
+        for gathers in (True, False)
+    ]
+    steps = [solver.run(start, 0.3, data=(X, Y)) for solver in solvers]
+    prox = jaxopt.ProximalGradient(fun, prox=jaxopt.prox.prox_lasso, stepsize=0.05, maxiter=7)
+    steps.append(prox.run(start, 0.2, 0.3, (X, Y)))
+    last = jaxopt.GradientDescent(fun, stepsize=0.1, tol=1e-13, maxiter=900)
+    derivative = slope(lambda l2: last.run(start, l2, (X, Y)).params["w"].sum())(0.3)
+    return [x for p, s in steps for x in (p["w"], s.iter_num, s.error)] + [derivative]
+
+
+def test_steps_of_given_lengths_are_jaxopts() -> None:
+    """Gradient descent and proximal steps, with and without FISTA's momentum."""
+    jaxopt, jax = pytest.importorskip("jaxopt"), pytest.importorskip("jax")
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        for_jaxopt_ = types.SimpleNamespace(
+            prox=for_jaxopt, GradientDescent=for_jaxopt.GradientDescent, ProximalGradient=for_jaxopt.ProximalGradient
+        )
+        found, want = walk(for_jaxopt_, afx, afx.grad), walk(jaxopt, jax.numpy, jax.grad)
+    for z, w in zip(found, want, strict=True):
+        np.testing.assert_allclose(z, np.asarray(w), rtol=1e-10)
 
 
 def solve_by_steps(jaxopt: Any, optax: Any, np_: Any) -> list[Any]:
