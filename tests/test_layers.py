@@ -89,16 +89,16 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_810,
-    "compiler": 206_140,
+    "compiler": 210_970,
     "control": 26_940,
-    "core": 39_090,
+    "core": 39_100,
     "data": 5_340,
     "distributed": 50_280,
     "export": 67_400,
     "integrate": 22_400,
     "interpolate": 8_820,
     "io": 17_480,
-    "migrate": 61_320,
+    "migrate": 62_760,
     "ndimage": 7_080,
     "nn": 22_860,
     "numpy": 4_220,
@@ -110,7 +110,7 @@ BUDGETS: dict[str, int] = {
     "runtime": 7_910,
     "sample": 20_420,
     "signal": 13_530,
-    "stats": 37_710,
+    "stats": 37_720,
     "train": 6_060,
     "transforms": 64_930,  # sets of patterns that are compared by hashes
 }
@@ -484,7 +484,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.57 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.61 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_570_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_610_000
     )

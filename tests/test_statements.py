@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from afx.core.primitive import Primitive, primitives
+from afx.core.registry import PACKAGES
 from tests.markdown import ROOT, blocks, run_python
 from tests.test_layers import PACKAGE
 
@@ -33,7 +34,7 @@ STATEMENTS = 830
 def operations() -> dict[str, Primitive]:
     """Return the primitives that are not roles of the compiler's, by name."""
     roles = {p.algebra.canonical for p in primitives()}
-    return {p.name: p for p in primitives() if p.name not in roles and p.impl.__module__.startswith("afx")}
+    return {p.name: p for p in primitives() if p.name not in roles and p.impl.__module__.startswith(PACKAGES)}
 
 
 @functools.cache

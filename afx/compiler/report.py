@@ -11,7 +11,7 @@ from afx.compiler.schedule.buffers import BufferAssignment
 from afx.compiler.schedule.cost import equation_costs
 from afx.compiler.schedule.fusion import Groups
 from afx.core import places_of
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 # --- Status of a plan: who answers its calls, NumPy or machine code, since when, and why
 

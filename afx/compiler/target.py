@@ -16,7 +16,7 @@ from typing import Literal
 import attrs
 
 from afx.core import constants
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.runtime.thread_pool import Thresholds
 
 

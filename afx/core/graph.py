@@ -13,8 +13,7 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.html import fold
-from afx.core.primitive import Primitive, infer, precise
-from afx.core.printable import Printable
+from afx.core.primitive import Primitive, Printable, infer, precise
 from afx.errors import GraphError
 
 # --- Equations: one operation of a graph, with the variables, literals and constants that it is made of

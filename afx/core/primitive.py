@@ -66,6 +66,16 @@ class Record:
         raise AttributeError(f"{self.__class__.__name__}: {name} cannot be set: got {value!r}; make a new record")
 
 
+class Printable:
+    """The base of the compiler's frozen attrs classes: their texts, which attrs would make in 0.2 ms for each of ninety."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = [f"{a.name}={getattr(self, a.name)!r}" for a in getattr(type(self), "__attrs_attrs__", ()) if a.repr]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
 class Derivative(Record):
     """How an op is differentiated.
 

@@ -430,7 +430,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
         found = pytree.leaves(run_as_caller(callback, *places, **names))
         return [np.array(z, a.dtype).reshape(a.shape) for z, a in zip(found, avals, strict=True)]
 
-    return pytree.unflatten(outputs, list(bind(HOST, *map(asarray, leaves), run=run, avals=avals)))
+    return pytree.unflatten(outputs, list(bind(_host(), *map(asarray, leaves), run=run, avals=avals)))
 
 
 def _run_on_host(*xs: Any, run: Any, avals: Any) -> tuple[Any, ...]:
@@ -448,12 +448,14 @@ def _batch_on_host(size: int, xs: Values, batched: Bools, params: Params) -> Any
         rows = [params["run"](*[x[k] if b else x for x, b in zip(values, batched, strict=True)]) for k in range(size)]
         return list(map(np.stack, zip(*rows, strict=True)))
 
-    return bind(HOST, *xs, run=run, avals=tuple([Aval((size, *a.shape), a.dtype) for a in params["avals"]]))
+    return bind(_host(), *xs, run=run, avals=tuple([Aval((size, *a.shape), a.dtype) for a in params["avals"]]))
 
 
-HOST: Primitive = register(
-    Primitive("pure_callback", "custom", _run_on_host, _host_avals, batch=_batch_on_host, multiple_results=True)
-)
+@functools.cache
+def _host() -> Primitive:
+    """Return the operation, which is registered where a program has it."""
+    rules = _run_on_host, _host_avals
+    return register(Primitive("pure_callback", "custom", *rules, batch=_batch_on_host, multiple_results=True))
 
 
 # --- Functions of as many results as are asked for

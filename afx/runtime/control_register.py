@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 R = TypeVar("R")
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.runtime.control_register import is_flushing, run_in_mode
 
 # --- Thresholds of the runtime: memory of results that is used again, and the autotuner; `Target` holds them

@@ -600,13 +600,13 @@ def test_parts_that_do_not_hash_dtypes_with_names_and_segments_past_the_end() ->
 def test_remarks_name_lines_of_the_rewritten_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Imports in front move them; `--diff`, which writes nothing, names those of the file as it is."""
     path = tmp_path / "program.py"
-    path.write_text("import jax, optax\nimport jax.numpy as jnp\n\nx = jax.pure_callback(f, 1.0)\n", encoding="utf-8")
+    path.write_text("import jax, optax\nimport jax.numpy as jnp\n\nx = jax.export.export(f)\n", encoding="utf-8")
     assert main(["jax", "--diff", str(path)]) == 1
-    assert f"{path}:4: jax.pure_callback" in capsys.readouterr().out
+    assert f"{path}:4: jax.export" in capsys.readouterr().out
     assert main(["jax", str(path)]) == 1
     lines = path.read_text(encoding="utf-8").splitlines()
     assert (
-        f"{path}:{1 + next(k for k, line in enumerate(lines) if 'pure_callback' in line)}: " in capsys.readouterr().out
+        f"{path}:{1 + next(k for k, line in enumerate(lines) if 'export.export' in line)}: " in capsys.readouterr().out
     )
 
 

@@ -15,7 +15,7 @@ from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import Target
 from afx.core import Aval, Primitive, broadcast_shapes, primitive_for_role, with_ufunc
 from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import GraphTrace, silent
 

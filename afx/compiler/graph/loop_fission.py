@@ -20,7 +20,7 @@ from afx.compiler.schedule.schedule import ScanSpec
 from afx.compiler.target import Target
 from afx.core import Aval
 from afx.core.graph import Atom, Atoms, Equation, Graph, Var
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import renumber
 

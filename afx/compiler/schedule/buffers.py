@@ -14,7 +14,7 @@ from afx.compiler.schedule.fusion import Group, Groups, by_ufunc, writes_into
 from afx.compiler.target import DEFAULT
 from afx.core.cached import maker_of
 from afx.core.graph import Equation, Var
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 # --- Arena: offsets into one block of memory, handed out and taken back
 

@@ -17,7 +17,7 @@ from afx.compiler.target import Target
 from afx.core import Aval, DType, Shape
 from afx.core.constants import SLOW_WITH_NUMBERS, reduce_in_transpose
 from afx.core.graph import Equation, Graph, Var
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 # --- Instruction selection: predicates on equations that tell which call of NumPy computes one best
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core import Aval, DType, Shape
 from afx.core.graph import Atom, Constant, Graph, Literal as Scalar, name_of
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.errors import GraphError
 
 # --- Operands: what instructions read and write, buffers with known storage and numbers, and where instructions come

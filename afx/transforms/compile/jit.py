@@ -25,8 +25,7 @@ from afx.core import Tracer, aval_of, get_default_dtype
 from afx.core.array.array import DONATED, Array, ArrayLike, wrap
 from afx.core.graph import Graph
 from afx.core.html import LONGEST_GRAPH, escape, fold, function_html, graph_html, rows
-from afx.core.primitive import WeakArray, argument_of
-from afx.core.printable import Printable
+from afx.core.primitive import Printable, WeakArray, argument_of
 from afx.core.tracing.tape import OPEN_BLOCKS
 from afx.core.tracing.traces import GraphTracer
 from afx.errors import ArgumentError, TreeError

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core import Aval, Params, Primitive, Shape, Value, bind, to_lower_level
 from afx.core.graph import Equation, Graph, Literal, Var
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.core.tracing.traces import GraphTrace, GraphTracer, number_of, silent
 from afx.ops import logical_or, not_equal
 from afx.transforms.derivatives.cotangent_masks import live_operand

@@ -8,7 +8,7 @@ import attrs
 
 from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.compiler.target import DEFAULT, NativeTarget
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.core.scalar_ops import scalar_op
 
 # --- Writer of LLVM IR: text with numbered values, declared symbols and loops

@@ -40,7 +40,7 @@ from afx.compiler.native_backend.program.steps import Block, Step
 from afx.compiler.schedule.schedule import Buffer, Instruction, Operand, Schedule
 from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.core import Shape, lookup
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.core.scalar_ops import COMPLEX
 
 

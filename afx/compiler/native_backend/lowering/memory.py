@@ -26,7 +26,7 @@ from afx.compiler.schedule.schedule import (
     View,
 )
 from afx.core import DType, Shape
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 # --- Items: what a block is built of, steps that run together and groups of calls that share one loop
 

@@ -36,7 +36,7 @@ from afx.compiler.native_backend.program.steps import Block, merged
 from afx.compiler.schedule.schedule import Call
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.core.scalar_ops import ADD, MATMUL, MULTIPLY
 from afx.runtime.blas import blas
 

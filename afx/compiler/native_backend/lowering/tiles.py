@@ -19,7 +19,7 @@ from afx.compiler.native_backend.program.steps import Block, Leaf, Phase, RowAcc
 from afx.compiler.schedule.buffers import ALIGNMENT
 from afx.compiler.target import NativeTarget
 from afx.core import Shape
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 # --- Tiles: steps that work on rows run one after the other on a few of them, which stay in the cache
 #

@@ -8,7 +8,7 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 import attrs
 
 from afx.core import Shape
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.core.scalar_ops import scalar_op
 
 # --- Elements of native programs: memory, constants, and operations on one element of each operand

@@ -6,7 +6,7 @@ import attrs
 
 from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.core import Shape
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 PARTS = 8  # of each nest that is cut, shared out among threads
 

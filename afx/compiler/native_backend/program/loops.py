@@ -10,7 +10,7 @@ import attrs
 from afx.compiler.native_backend.program.elements import Access, Names, Ref
 from afx.compiler.native_backend.program.steps import Block, Step, evolve
 from afx.core import Shape
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 WHILE_TURNS = 1000  # of a loop whose length is unknown, in predictions
 

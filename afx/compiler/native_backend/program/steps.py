@@ -12,7 +12,7 @@ from afx.compiler.native_backend.program.elements import Access, Names, Ref, Roo
 from afx.compiler.native_backend.program.interface import Interface, Param
 from afx.compiler.target import NativeTarget
 from afx.core import Shape
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 # --- Steps of native programs: the questions that whoever reads a program asks each of them
 #

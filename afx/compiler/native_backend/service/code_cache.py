@@ -30,7 +30,7 @@ from afx.compiler.native_backend.service.image import Image
 from afx.compiler.schedule.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target, current
 from afx.core.constants import __version__
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 from afx.runtime.thread_pool import between_forks, get_threads
 
 # --- Code cache: object code of modules that is kept, by this process and in a folder of the user's own

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from afx.core.printable import Printable
+from afx.core.primitive import Printable
 
 ELF = b"\x7fELF\x02\x01\x01"  # of 64 bits, little-endian
 X86, RELOCATABLE = 62, 1
