@@ -157,6 +157,10 @@ class RegularGridInterpolator(Shown):
         fill_value: ArrayLike | None = math.nan,
     ) -> None:
         choice("RegularGridInterpolator", "method", method, ("linear", "nearest", *_SPLINES))
+        if not isinstance(points, (tuple, list)):
+            raise ArgumentError(
+                f"RegularGridInterpolator: points are a tuple, a vector for each axis of values: got {points!r}; write (x,)"
+            )
         *axes, table = promote_operands(*points, values)
         table = floating(table, "RegularGridInterpolator")
         grid = tuple([promote_pair(x, np.zeros((), table.real.dtype), "RegularGridInterpolator")[0] for x in axes])

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, DType, check_dtype, float64, integer, normalize_axes, normalize_axis, real_dtype
+from afx.core.aval import aval_of
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, astype, conj, flip, moveaxis, pad, reshape
 from afx.ops._kinds.matrix import choice
@@ -53,6 +54,14 @@ def each(given: Any, count: int, who: str, what: str) -> list[Any]:
     if len(values) != count:
         raise ArgumentError(f"{who}: {what} is one value, or one for each of {count} axes: got {given!r}; match them")
     return values
+
+
+def number(given: Any, who: str, what: str) -> float:
+    """Return a real number as Python's, or raise `ArgumentError`."""
+    aval = aval_of(given, who)
+    if aval.shape or aval.dtype.kind not in "biuf" or not np.isfinite(np.asarray(given, np.float64)):
+        raise ArgumentError(f"{who}: {what} is a real number: got {given!r}; give one")
+    return float(np.asarray(given))
 
 
 def choose_dtypes(x: Array, output: DTypeLike | None, who: str, *, is_complex: bool = False) -> tuple[DType, DType]:

@@ -18,6 +18,7 @@ from afx.ndimage.correlation import (
     correlate_settled,
     each,
     find_axes,
+    number,
     settle,
 )
 from afx.ops import astype, exp, flip, sqrt, sum as sum_
@@ -64,7 +65,7 @@ def _gaussian_weights(sigma: ArrayLike, order: Any, truncate: float, radius: Any
     order = integer(order, who, "order")
     if radius is None and is_traced(sigma):
         raise ArgumentError(f"{who}: how far a traced sigma reaches is not known: got sigma={sigma!r}; give radius=")
-    reach = int(truncate * float(np.asarray(sigma)) + 0.5) if radius is None else integer(radius, who, "radius")
+    reach = int(truncate * number(sigma, who, "sigma") + 0.5) if radius is None else integer(radius, who, "radius")
     if order < 0 or reach < 0:
         raise ArgumentError(f"{who}: order and radius are 0 or more: got {order} and {reach}; give others")
     x, variance = np.arange(-reach, reach + 1.0), asarray(sigma, float64) ** 2
@@ -121,7 +122,7 @@ def gaussian_filter(
     ]
     z = _start(given, output, who)
     for axis, s, k, m, r in zip(places, *columns, strict=True):
-        if is_traced(s) or float(np.asarray(s)) > 1e-15:  # as SciPy
+        if is_traced(s) or number(s, who, "sigma") > 1e-15:  # as SciPy
             z = correlate_settled(z, _gaussian_weights(s, k, truncate, r, who), (axis,), None, m, cval, 0, who)
     return z
 
@@ -176,7 +177,7 @@ def uniform_filter(
     columns = [each(v, len(places), who, name) for v, name in ((size, "size"), (mode, "mode"), (origin, "origin"))]
     z = _start(z, output, who)
     for axis, n, m, o in zip(places, *columns, strict=True):
-        z = uniform_filter1d(z, n, axis, None, m, cval, o) if n > 1 else z
+        z = uniform_filter1d(z, n, axis, None, m, cval, o) if integer(n, who, "size") > 1 else z
     return z
 
 

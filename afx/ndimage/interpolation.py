@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, DType, DTypeLike, float64, integer, is_traced, normalize_axes, real_dtype
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ndimage.correlation import PADS, Mode, choose_dtypes, correlate_axes, each, exact, settle
+from afx.ndimage.correlation import PADS, Mode, choose_dtypes, correlate_axes, each, exact, number, settle
 from afx.ops import astype, clip, cos, floor, moveaxis, pad, reshape, sin, stack, sum as sum_, trunc, where
 from afx.ops._kinds.matrix import choice
 from afx.ops.creation.creation import Nested, as_array, asarray
@@ -303,7 +303,9 @@ def zoom(
     """
     x, margin, result = _prepare(input, None, output, order, mode, cval, prefilter, "zoom")
     lengths = as_array(input).shape
-    sizes = [round(n * float(f)) for n, f in zip(lengths, each(zoom, x.ndim, "zoom", "zoom"), strict=True)]
+    sizes = [
+        round(n * number(f, "zoom", "zoom")) for n, f in zip(lengths, each(zoom, x.ndim, "zoom", "zoom"), strict=True)
+    ]
     if any(n < 1 for n in sizes):
         raise ArgumentError(f"zoom: the result has elements: got zoom={zoom} for {as_array(input).aval}; zoom less")
     rows: list[Any] = []
@@ -364,8 +366,8 @@ def _turn_sizes(sides: list[int], c: float, s: float) -> list[int]:
 
 def _cosine_and_sine(angle: ArrayLike) -> tuple[Any, Any]:
     """Return the cosine and sine of an angle in degrees, without rounding for quarters of a turn."""
-    if not is_traced(angle) and float(np.asarray(angle)) % 90 == 0:
-        quarter = int(float(np.asarray(angle)) // 90) % 4
+    if not is_traced(angle) and (degrees := number(angle, "rotate", "an angle")) % 90 == 0:
+        quarter = int(degrees // 90) % 4
         return [1.0, 0.0, -1.0, 0.0][quarter], [0.0, 1.0, 0.0, -1.0][quarter]
     radians = asarray(angle, float64) * (math.pi / 180)
     return cos(radians), sin(radians)

@@ -22,7 +22,7 @@ from afx.optim.solvers.minimize import minimize
 from afx.random.keys import fold_in, key as key_of, normal, randint
 from afx.sample.bijectors import Constraints, check_dependence, constrain, constraints_of, position_of_start, start_of
 from afx.sample.hamiltonian import LogDensity, Sampler, push
-from afx.transforms._arguments import describe, whole_number
+from afx.transforms._arguments import check_callable, describe, whole_number
 from afx.transforms.derivatives.grad import value_and_grad
 from afx.transforms.derivatives.jacobian import hessian
 from afx.transforms.vmap import vmap
@@ -118,6 +118,7 @@ def find_mode(log_density: LogDensity[T], start: T | None = None, constraints: C
     Array(2., dtype=float64)
     """
     constraints = constraints_of(log_density) if constraints is None else constraints
+    check_callable(log_density, "find_mode")
     vector, unravel = _begin(log_density, start, constraints, "find_mode")
     top = _climb(lambda x: -log_density(constrain(constraints, unravel(x))), vector, "find_mode")
     return constrain(constraints, unravel(top))

@@ -61,19 +61,24 @@ def e_bfmi(energy: ArrayLike) -> Numbers:
     Args:
         energy: float[chains, draws], such as ``draws.energy``.
     """
-    e = np.asarray(energy, np.float64)
+    e = _numbers_of("e_bfmi", energy)
     if e.ndim != 2:
         raise ShapeError(f"e_bfmi: energies have an axis of chains and one of draws: got shape {e.shape}")
     shares: Numbers = np.sum(np.diff(e, axis=1) ** 2, axis=1) / (e.shape[1] * np.var(e, axis=1))
     return shares
 
 
-def _for_each(who: str, x: ArrayLike, fn: Callable[[Numbers], float]) -> Numbers:
-    """Return a function of each number's chains, float[chains, draws]."""
-    given = np.asarray(x)
+def _numbers_of(who: str, x: ArrayLike) -> Numbers:
+    """Return draws as numbers, or say what is given in their place."""
+    given = np.asarray(x) if hasattr(x, "__array__") or isinstance(x, (list, tuple)) else np.asarray(None)
     if given.dtype.kind not in "fiub":
         raise DtypeError(f"{who}: takes draws of one parameter, real numbers: got {describe(x)}; give draws.params[…]")
-    draws = given.astype(np.float64)
+    return given.astype(np.float64)
+
+
+def _for_each(who: str, x: ArrayLike, fn: Callable[[Numbers], float]) -> Numbers:
+    """Return a function of each number's chains, float[chains, draws]."""
+    draws = _numbers_of(who, x)
     if draws.ndim < 2 or draws.shape[0] == 0 or draws.shape[1] < FEWEST:
         raise ShapeError(f"{who}: takes draws float[chains, draws, ...], four at least: got shape {draws.shape}")
     values = [fn(draws[(..., *index)]) for index in np.ndindex(draws.shape[2:])]

@@ -393,6 +393,8 @@ def hilbert(x: Nested, N: int | None = None, axis: int = -1) -> Array:
     if given.dtype.kind == "c":
         raise DtypeError(f"hilbert: the signal is real: got {given.aval}; take a part")
     place = normalize_axis(axis, given.ndim, "hilbert")
+    if not given.shape[place]:
+        raise ShapeError(f"hilbert: a signal has samples: got {given.aval}; give some")
     z = moveaxis(fft(given, N, place), place, -1)
     n = z.shape[-1]
     shares = np.zeros(n, real_dtype(z.dtype))

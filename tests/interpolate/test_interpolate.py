@@ -237,6 +237,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "fill_value": (lambda: interpolate.interp1d(U, V, fill_value="go"), errors.ArgumentError, "extrapolate"),
     "PPoly": (lambda: interpolate.PPoly(np.ones((2, 3)), np.arange(3.0)), errors.ShapeError, "PPoly"),
     "grid": (lambda: interpolate.RegularGridInterpolator(GRID, TABLE[:3]), errors.ShapeError, "an axis for each"),
+    "one vector of points": (
+        lambda: interpolate.RegularGridInterpolator(3.0, TABLE),  # a wrong argument on purpose
+        errors.ArgumentError,
+        "points are a tuple",
+    ),
     "short grid": (
         lambda: interpolate.RegularGridInterpolator((U[:3],), V[:3], "cubic"),
         errors.ShapeError,

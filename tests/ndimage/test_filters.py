@@ -135,6 +135,14 @@ def test_refusals() -> None:
         afx.grad(lambda s: ndimage.gaussian_filter(x, s).sum())(1.0)
     with pytest.raises(ArgumentError, match="gaussian_filter: sigma is one value, or one for each of 2 axes"):
         ndimage.gaussian_filter(x, (1.0, 2.0, 3.0))
+    wrong: Any
+    for wrong in (np.nan, np.ones(1), 1j):
+        with pytest.raises(ArgumentError, match="is a real number"):
+            ndimage.gaussian_filter1d(x, wrong)
+    with pytest.raises(ArgumentError, match="sigma is a real number"):
+        ndimage.gaussian_filter(x, np.nan)  # which was no filter at all
+    with pytest.raises(ArgumentError, match="uniform_filter: size is an integer"):
+        ndimage.uniform_filter(x, "3")  # a wrong argument on purpose
     with pytest.raises(ArgumentError, match="order and radius are 0 or more"):
         ndimage.gaussian_filter(x, 1.0, -1)
     with pytest.raises(IndexError, match="sobel: axis"):

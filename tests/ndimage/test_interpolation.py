@@ -127,6 +127,10 @@ def test_refusals() -> None:
         ndimage.affine_transform(x, np.eye(3, 2))
     with pytest.raises(ArgumentError, match="zoom: the result has elements"):
         ndimage.zoom(x, 0.01)
+    with pytest.raises(ArgumentError, match="zoom: zoom is a real number"):
+        ndimage.zoom(x, np.inf)
+    with pytest.raises(ArgumentError, match="rotate: an angle is a real number"):
+        ndimage.rotate(x, np.nan)
     with pytest.raises(ShapeError, match="rotate: a plane has two axes"):
         ndimage.rotate(x, 3.0, axes=(0,))
     with pytest.raises(ArgumentError, match="rotate: the shape depends on the angle, which is traced"):

@@ -42,6 +42,9 @@ def test_modes_are_those_of_the_parameters() -> None:
     np.testing.assert_allclose(plain, 2.0, rtol=1e-2)
     with pytest.raises(ArgumentError, match="find_mode: no mode near the start"):
         sample.find_mode(lambda x: afx.sum(x), np.ones(2))
+    no_function: Any = 3
+    with pytest.raises(ArgumentError, match="find_mode: needs a function"):
+        sample.find_mode(no_function, np.ones(2))
     with pytest.raises(ArgumentError, match="find_mode: a density that is a plain function has no start"):
         sample.find_mode(lambda x: -(x**2))
 

@@ -64,8 +64,9 @@ def test_diagnostics_keep_axes() -> None:
         sample.ess_bulk(np.zeros((0, 9)))
     wrong: Any
     for wrong in (x + 1j, {"x": x}, "x"):
-        with pytest.raises(DtypeError, match="real numbers"):
-            sample.r_hat(wrong)
+        for fn in (sample.r_hat, sample.e_bfmi):
+            with pytest.raises(DtypeError, match="real numbers"):
+                fn(wrong)
     with pytest.raises(ShapeError, match="same chains and draws"):
         sample.summary({"a": np.zeros((4, 30)), "b": np.zeros((4, 31))})
     with pytest.raises(ShapeError, match="four at least"):

@@ -152,6 +152,8 @@ def test_refusals() -> None:
     x = numbers(12)
     with pytest.raises(ArgumentError, match="lfilter: the denominator begins with a number that is not 0"):
         signal.lfilter([1.0], [0.0, 1.0], x)
+    with pytest.raises(ShapeError, match="hilbert: a signal has samples"):
+        signal.hilbert(np.zeros((3, 0)))
     with pytest.raises(ShapeError, match="lfilter: coefficients are two vectors"):
         signal.lfilter(np.eye(2), [1.0], x)
     with pytest.raises(ShapeError, match="lfilter: a state has the signal's axes and 1 elements"):

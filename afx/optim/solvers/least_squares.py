@@ -33,6 +33,7 @@ from afx.ops.linalg.spectra import svd
 from afx.ops.reductions.sums import all as all_, max as max_, min as min_, sum as sum_
 from afx.optim.solvers.descend import Box, attach_minimum, box_of, choose, free_unknowns, project, truncated_cg
 from afx.optim.solvers.root import CurveFitResult, LeastSquaresResult
+from afx.transforms._arguments import check_callable
 from afx.transforms.derivatives.grad import grad, vjp
 from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
@@ -521,6 +522,7 @@ def curve_fit(
     >>> fit.x["a"].round(2), fit.errors["a"].round(2)
     (Array(2.2, dtype=float32), Array(0.23, dtype=float32))
     """
+    check_callable(fn, "curve_fit")
 
     def residuals(p: T, of_x: X, measured: Array, spread: ArrayLike) -> Array:
         model = asarray(fn(p, of_x))

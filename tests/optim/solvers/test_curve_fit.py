@@ -56,6 +56,9 @@ def test_deviations_are_those_of_measurements(shape: Any) -> None:
     x = np.arange(5.0)
     with pytest.raises(afx.errors.ShapeError, match="one of each measurement"):
         optim.curve_fit(lambda p, t: p * t, np.float64(1.0), x, 2 * x, sigma=np.ones(shape))
+    no_function: Any = x
+    with pytest.raises(afx.errors.ArgumentError, match="curve_fit: needs a function"):
+        optim.curve_fit(no_function, np.float64(1.0), x, 2 * x)
 
 
 @pytest.mark.parametrize("known", [{}, {"sigma": 0.1 + TIMES}, {"sigma": 0.1 + TIMES, "absolute_sigma": True}])
