@@ -27,6 +27,7 @@ ERF = (
     8.109443333808256e-06, -2.6512691200796238e-06,
 )  # fmt: skip
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+SLOPES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)  # of its terms, with the other sign
 
 
 def erf(x: Lanes) -> Lanes:
@@ -36,22 +37,44 @@ def erf(x: Lanes) -> Lanes:
     return elementary.keep_nan(x.widen(), wide * place.polynomial(ERF))
 
 
+class _Shifted:
+    """Positive floats as doubles, of which those below 8 are shifted by 8: ``Γ(x + 8)`` is ``Γ(x)`` times a product."""
+
+    def __init__(self, x: Lanes) -> None:
+        least, end = (bits_of("float", bound) for bound in (2.0**-100, LAST))
+        self.is_usual = (x.bits() - least).compare("ult", end - least)
+        self.x = self.is_usual.choose(x.widen(), 3.0)
+        self.is_low = self.x.compare("olt", 8.0)
+        self.y = self.is_low.choose(self.x + 8.0, self.x)
+        self.part = self.is_low.choose(self.x, 1.0)
+        q = self.part.fma(self.part, self.part * 7.0)
+        self.factors = [q, q + 6.0, q + 10.0, q + 12.0]  # x (x + 7), (x + 1) (x + 6) and so on
+        self.products = [self.factors[0] * self.factors[1], self.factors[2] * self.factors[3]]
+        self.inverse = self.y.constant(1.0) / self.y
+
+    def of_usual(self, z: Lanes) -> Lanes:
+        """Return results, of other numbers one that is too large."""
+        return self.is_usual.choose(z, LAST * 2)
+
+
 def gammaln(x: Lanes) -> Lanes:
-    """Return ``log(Γ(x))`` of positive floats as doubles, nan of others: by Stirling's series of ``x + 8``, or of large x."""
-    wide = x.widen()
-    is_usual = (x.bits() - bits_of("float", 2.0**-100)).compare(
-        "ult", bits_of("float", LAST) - bits_of("float", 2.0**-100)
-    )
-    wide = is_usual.choose(wide, 3.0)
-    is_low = wide.compare("olt", 8.0)
-    y, part = is_low.choose(wide + 8.0, wide), is_low.choose(wide, 1.0)
-    q = part.fma(part, part * 7.0)  # x (x + 7), (x + 1) (x + 6) and so on
-    product = is_low.choose((q * (q + 6.0)) * ((q + 10.0) * (q + 12.0)), 1.0)
-    inverse = y.constant(1.0) / y
-    series = inverse * (inverse * inverse).polynomial(STIRLING) + math.log(2 * math.pi) / 2
-    z = (y - 0.5).fma(_log(y) - 1.0, series - 0.5) - _log(product)
-    z = (wide.compare("oeq", 1.0) | wide.compare("oeq", 2.0)).choose(z.constant(0.0), z)
-    return is_usual.choose(z, LAST * 2)
+    """Return ``log(Γ(x))`` of positive floats as doubles, by Stirling's series."""
+    s = _Shifted(x)
+    series = s.inverse * (s.inverse * s.inverse).polynomial(STIRLING) + math.log(2 * math.pi) / 2
+    product = s.is_low.choose(s.products[0] * s.products[1], 1.0)
+    z = (s.y - 0.5).fma(_log(s.y) - 1.0, series - 0.5) - _log(product)
+    is_zero = s.x.compare("oeq", 1.0) | s.x.compare("oeq", 2.0)
+    return s.of_usual(is_zero.choose(z.constant(0.0), z))
+
+
+def digamma(x: Lanes) -> Lanes:
+    """Return the derivative of that."""
+    s = _Shifted(x)
+    square = s.inverse * s.inverse
+    (a, b, c, d), (first, second) = s.factors, s.products
+    slope = (s.part * 2.0 + 7.0) * ((a + b) * second + (c + d) * first) / (first * second)
+    z = _log(s.y) - s.inverse.fma(0.5, square * square.polynomial(SLOPES)) - s.is_low.choose(slope, 0.0)
+    return s.of_usual(z)
 
 
 def _log(x: Lanes) -> Lanes:
@@ -79,4 +102,6 @@ class Rounded(NamedTuple):
         return is_near | ((size - least).compare("ugt", most - least) & size.compare("ne", 0))
 
 
-ROUNDED: dict[str, Rounded] = {f.function.__name__: f for f in (Rounded(erf, 2.0**-125), Rounded(gammaln, 2.0**-6))}
+ROUNDED: dict[str, Rounded] = {
+    f.__name__: Rounded(f, least) for f, least in ((erf, 2.0**-125), (gammaln, 2.0**-6), (digamma, 2.0**-6))
+}

@@ -77,9 +77,11 @@ def compute_inline(nest: Nest) -> Nest:
 
     These do it in another way where operands are neither neighbours nor one number.
     """
+    if not any(loop.dtypes[0] in KINDS for loop in nest.loops):
+        return nest
     operands = nest.with_merged_axes().values
     values = tuple([_inline(value, operands) for value in nest.values])
-    return attrs.evolve(nest, values=values) if values != nest.values else nest
+    return attrs.evolve(nest, values=values)
 
 
 def _inline(value: Value, operands: tuple[Value, ...]) -> Value:
