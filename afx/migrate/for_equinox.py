@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +151,16 @@ def filter_value_and_grad(fun: Any = None, *, has_aux: bool = False) -> Any:
     """Return `afx.value_and_grad` by the first argument, whose leaves that are no arrays of floats have None."""
     if fun is None:
         return functools.partial(filter_value_and_grad, has_aux=has_aux)
-    call: Any = value_and_grad  # of any function
-    slopes = call(fun, has_aux=has_aux)
+    slopes: Any = value_and_grad  # of any function
 
     @functools.wraps(fun)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        value, grads = slopes(*args, **kwargs)
-        return value, filter_tree(grads, is_inexact_array)
+    def run(x: Any, *args: Any, **kwargs: Any) -> Any:
+        floats, others = partition(x, is_inexact_array)
+
+        def compute(floats: Any) -> Any:
+            return fun(combine(floats, others), *args, **kwargs)
+
+        return slopes(compute, has_aux=has_aux)(floats)
 
     return run
 
@@ -177,26 +180,42 @@ def filter_grad(fun: Any = None, *, has_aux: bool = False) -> Any:
 
 
 def filter_jit(fun: Any = None, **_: Any) -> Any:
-    """Return `afx.jit` of a function, whose arguments that hold no array are static."""
+    """Return `afx.jit` of a function, for which leaves of arguments and results that are no arrays are static."""
     if fun is None:
         return filter_jit
     compiled = dict[Any, Any]()
 
     @functools.wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:
-        given: dict[Any, Any] = {**dict[Any, Any](enumerate(args)), **kwargs}
-        still = tuple([name for name, x in given.items() if _is_static(x)])
-        if still not in compiled:
-            places: Any = [n for n in still if isinstance(n, int)]
-            names: Any = [n for n in still if isinstance(n, str)]
-            compiled[still] = jit(fun, static_argnums=places, static_argnames=names)
-        return compiled[still](*args, **kwargs)
+        leaves, treedef = tree_flatten((args, kwargs))
+        arrays = [x for x in leaves if is_array(x)]
+        still: tuple[tuple[Any, ...], ...] = tuple([() if is_array(x) else (x, x.__class__) for x in leaves])
+        key = treedef, still, tuple([(x.shape, x.dtype) for x in arrays])
+        if key not in compiled:
+            compiled[key] = _compile(fun, treedef, still)
+        return compiled[key](arrays)
 
     return run
 
 
-def _is_static(x: Any) -> bool:
-    return isinstance(x, Hashable) and not any(map(is_array, pytree.leaves(x)))
+def _compile(fun: Any, treedef: Any, still: Any) -> Callable[[list[Any]], Any]:
+    """Return a function of the arrays among a function's arguments, which keeps what else the results hold."""
+    results = list[Any]()
+
+    def call(arrays: list[Any]) -> list[Any]:
+        given = iter(arrays)
+        args, kwargs = put(treedef, [part[0] if part else next(given) for part in still])
+        leaves, found = tree_flatten(fun(*args, **kwargs))
+        results[:] = found, [() if is_array(x) else (x,) for x in leaves]
+        return [x for x in leaves if is_array(x)]
+
+    fast = jit(call)
+
+    def run(arrays: list[Any]) -> Any:
+        found = iter(fast(arrays))
+        return put(results[0], [part[0] if part else next(found) for part in results[1]])
+
+    return run
 
 
 def if_array(axis: Any) -> Any:

@@ -217,6 +217,8 @@ optax.lbfgs: the line search is afx's own: what is found agrees to the tolerance
 jax.nn.dot_product_attention: JAX's softmax is float32 whatever the dtype: agrees to the tolerance
 jax.experimental.ode.odeint: steps are afx's own: results agree with JAX's to the tolerance
 jax.scipy.optimize.minimize: steps are afx's own: what is found agrees to the tolerance
+jax.scipy.special.sph_harm_y: orders are Python's integers, where JAX's are arrays
+jax.scipy.stats.gaussian_kde: an integral is cdf(b) - cdf(a), draws are rvs(key, n), a bandwidth is bandwidth=
 jax.scipy.linalg.sqrtm: the second argument is hermitian=, where JAX's is a size of blocks
 jax.numpy.histogram: a number on the edge of two bins may be in the other one
 jax.numpy.histogram2d jax.numpy.histogramdd: a number on the edge of two bins may be in the other one
@@ -468,22 +470,8 @@ class JaxMigration(Migration):
             if isinstance(part, ast.FunctionDef) and part.name == "__init__":
                 self._set_fields(part)
                 self._set_defaults(part, node)
-            elif isinstance(part, ast.AnnAssign):
-                is_number = ast.unparse(part.annotation) == "float" and not isinstance(part.value, ast.Call)
-                if is_number:
-                    self._set_static(part)
-                elif "static" in ast.unparse(part.value or part.target):
-                    self.static |= {n.id for n in ast.walk(part.annotation) if isinstance(n, ast.Name)}
-
-    def _set_static(self, field: ast.AnnAssign) -> None:
-        """Write a number's field as part of the structure, as it is none of Equinox's arrays."""
-        end, value = end_of(field), field.value
-        if value is None:
-            self.edits.append(Edit(end, end, " = afx.static()"))
-        else:
-            start = value.lineno, value.col_offset
-            self.edits += [Edit(start, start, "afx.static(default="), Edit(end, end, ")")]
-        self.needed.add("afx")
+            elif isinstance(part, ast.AnnAssign) and "static" in ast.unparse(part.value or part.target):
+                self.static |= {n.id for n in ast.walk(part.annotation) if isinstance(n, ast.Name)}
 
     def _let_hash(self, node: ast.ClassDef) -> None:
         """Let a dataclass hash that is a static field: JAX compares these alone."""
@@ -637,10 +625,11 @@ def _is_outside(node: ast.Subscript, scope: Scope, name_of: Callable[[ast.expr],
     for part, length in zip(parts, cast("Shape", known), strict=False):
         if isinstance(part, ast.Slice):
             continue
-        place = _value_of(part, scope, name_of)
-        if not isinstance(place, int):
+        is_array = isinstance(part, ast.Call) and part.args and isinstance(part.args[0], ast.List)
+        places = [_value_of(x, scope, name_of) for x in (part.args[0].elts if is_array else [part])]  # type: ignore[attr-defined]
+        if not all(isinstance(place, int) for place in places):
             return False  # None, an ellipsis, arrays: axes are not counted on
-        if length is not None and not -length <= place < length:
+        if length is not None and not all(-length <= place < length for place in places):
             return True
     return False
 

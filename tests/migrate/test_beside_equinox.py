@@ -80,7 +80,7 @@ def test_layers_are_equinoxs(name: str) -> None:
 
 
 def test_compiled_functions_know_what_is_no_array() -> None:
-    """Numbers, shapes and functions are static for ``filter_jit``, and fields that are floats for its models."""
+    """Numbers, shapes and functions are static for ``filter_jit``, in models too, whose floats are leaves."""
     source = (
         "import equinox as eqx\nimport jax.numpy as jnp\n\n\nclass A(eqx.Module):\n    w: jnp.ndarray\n    end: float\n"
         "    share: float = 1.0\n\n"
@@ -90,11 +90,18 @@ def test_compiled_functions_know_what_is_no_array() -> None:
     rewritten, remarks = migrate_source(source, "jax")
     assert remarks == []
     names: dict[str, Any] = {}
+    theirs: dict[str, Any] = {}
     exec(rewritten, names)
+    exec(source, theirs)
     model = names["A"](afx.arange(4.0), 0.5)
+    wanted = jax.grad(lambda m: m(2).sum())(theirs["A"](jax.numpy.arange(4.0), 0.5))
+    found = afx.grad(lambda m: m(2).sum())(model)
+    assert (float(found.end), float(found.share)) == (float(wanted.end), float(wanted.share)) == (1.0, 0.5)
+    kept = for_equinox.filter_jit(lambda m, *more: (m, len(more), more[0]))(model, "text", 2.0)
+    assert (kept[0].end, kept[1:]) == (0.5, (2, "text"))
+    assert for_equinox.filter_grad(lambda m: m(2).sum())(model).end is None
     assert names["f"](model, 3, fn=afx.sum) == 1.5
     assert names["f"](model, 1, fn=afx.sum) == 0
-    assert afx.grad(lambda m: m(2).sum())(model).end == 0.5
     solver = for_optax.adam(0.1)
     grads = for_equinox.filter_grad(lambda m: m(2).sum())(model)
     updates, _ = solver.update(grads, solver.init(for_equinox.filter_tree(model, for_equinox.is_inexact_array)))
