@@ -49,8 +49,6 @@ def __getattr__(name: str) -> Any:
     """Return a transformation, or an optimizer, that `afx.optim` has."""
     if name in optax_chains.TABLE or name in optax_chains.__all__:
         return getattr(optax_chains, name)
-    if name in ("losses", "projections", "tree", "tree_utils"):
-        return optax_trees
     if hasattr(optax_trees, name):
         return getattr(optax_trees, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

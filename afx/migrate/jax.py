@@ -297,6 +297,11 @@ class JaxMigration(Migration):
             return
         super().visit_Attribute(node)
 
+    def visit_Name(self, node: ast.Name) -> None:
+        """Keep a module that is passed on, but for what is rewritten as a whole."""
+        if id(node) not in self.bases:
+            super().visit_Name(node)
+
     def visit_Call(self, node: ast.Call) -> None:
         """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and calls with arguments of JAX's."""
         name = self._name_of(node.func)
@@ -309,6 +314,8 @@ class JaxMigration(Migration):
                 self.remarks.append(Remark(node.lineno, ast.unparse(node.func), text))
         elif ast.unparse(node.func).endswith("partial") and node.args:
             self._rename(node.args[0], self._name_of(node.args[0]), [(k.arg, k.value) for k in node.keywords])
+        elif isinstance(node.func, ast.Name) and node.func.id == "hasattr" and self._name_of(node.args[0]):
+            self._ask(node)
         elif isinstance(node.func, ast.Name) and node.func.id == "abs" and GRADIENTS.search(b"".join(self.lines)):
             self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), f"{CALLS}.abs"))
             self.needed.add(CALLS)
@@ -320,6 +327,16 @@ class JaxMigration(Migration):
             self.remarks.append(Remark(node.lineno, ast.unparse(node.func), "tells of afx's program, or is not there"))
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "block_until_ready":  # a method
             self.edits.append(Edit(end_of(node.func.value), end_of(node), ""))
+
+    def _ask(self, node: ast.Call) -> None:
+        """Answer ``hasattr(jax, "tree")``: what is rewritten is there; of other names a remark."""
+        name = f"{self._name_of(node.args[0])}.{getattr(node.args[1], 'value', '')}"
+        is_home = any(known.startswith(f"{name}.") for known in (*self.library.renamed, *self.library.modules))
+        if is_home or self.library.resolve(name):
+            self.bases |= set(map(id, ast.walk(node)))
+            self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), "True"))
+        else:
+            self.remarks.append(Remark(node.lineno, ast.unparse(node), "afx has no such name"))
 
     def _lower(self, jitted: ast.expr, first: Any) -> None:
         """Rewrite ``f.lower(x)`` of a jitted function; that of a text has no argument."""

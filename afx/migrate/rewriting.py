@@ -259,7 +259,7 @@ class Migration(ast.NodeVisitor):
             self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Keep the import of a module that is passed on, as in ``hasattr(jax, "tree")``."""
+        """Keep the import of a module that is passed on, as in ``dir(jax)``."""
         if self.bound.get(node.id) == node.id in self.library.roots and not self.library.stands_in(node.id):
             self.remarks.append(
                 Remark(node.lineno, node.id, f"{node.id} itself is passed on: name what is meant of it")

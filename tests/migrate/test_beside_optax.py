@@ -225,13 +225,6 @@ def test_lbfgs_finds_the_minimum() -> None:
         for_optax.MultiSteps(for_optax.sgd(0.1), 2, should_skip_update_fn=lambda *_: None)
 
 
-def test_modules_of_functions_are_found_by_name() -> None:
-    """A program may ask whether Optax has them."""
-    assert all(hasattr(for_optax, name) for name in ("tree_utils", "tree", "losses", "projections"))
-    assert not hasattr(for_optax, "trees")
-    assert float(for_optax.tree_utils.tree_norm([3.0, 4.0])) == 5.0
-
-
 def test_states_have_optaxs_places() -> None:
     """``opt_state[0].count`` of an optimizer, and of one in a chain."""
     params = {"w": afx.ones(2)}
