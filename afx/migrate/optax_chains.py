@@ -83,7 +83,7 @@ class _Rule:
 
     def init(self, params: Any) -> Any:
         """Return the first state, in Optax's chain of two where there is a learning rate."""
-        state = self.rule.init(params)
+        state = _count_in(np.int32, self.rule.init(params))
         return (state, ()) if self.is_chain else state
 
     def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
@@ -91,8 +91,17 @@ class _Rule:
         updates, at = as_arrays(updates), as_arrays(params)
         at = pytree.map(zeros_like, updates) if params is None else at
         change = self.rule.descend if hasattr(self.rule, "descend") else self.rule.update
-        changed, state = change(updates, state[0] if self.is_chain else state, at, extra.get("value"))
-        return changed, (state, ()) if self.is_chain else state
+        own = _count_in(np.float64, state[0] if self.is_chain else state)
+        changed, own = change(updates, own, at, extra.get("value"))
+        own = _count_in(np.int32, own)
+        return changed, (own, ()) if self.is_chain else own
+
+
+def _count_in(dtype: Any, state: Any) -> Any:
+    """Return a state whose number of steps has a dtype: Optax's are int32, and afx's float64."""
+    if not (attrs.has(state.__class__) and isinstance(getattr(state, "count", None), Array)):
+        return state
+    return attrs.evolve(state, count=state.count.astype(dtype))
 
 
 def as_arrays(tree: Any) -> Any:
