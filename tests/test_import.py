@@ -1,11 +1,13 @@
 """What a plain ``import afx`` does: little."""
 
 import importlib
+import pkgutil
 import subprocess
 import sys
 
 import afx
-from afx.core.registry import FUNCTIONS, LAZY
+from afx.core.name_table import MEMBERS
+from afx.core.registry import FUNCTIONS, LAZY, find_homes
 from tests.generate_names import OPS_STUB, STUB, TABLE, numpy_stubs, ops_stub, stub, table
 from tests.test_names import NAMES
 
@@ -53,6 +55,13 @@ def test_families_load_what_is_asked_for() -> None:
         others | {"afx.nn.losses", "afx.nn.recurrent", "afx.nn.attention", "afx.interpolate", "afx.linalg"}
     )
     assert modules_after("import afx.nn, afx.optim") - modules_after("import afx") == {"afx.nn", "afx.optim"}
+
+
+def test_no_module_of_a_family_has_the_name_of_a_member() -> None:
+    """A module that is imported takes the place of its name in the package: `nn.layer` would be no function."""
+    for family in MEMBERS:
+        held = {m.name for m in pkgutil.iter_modules(importlib.import_module(family).__path__)}
+        assert not held & find_homes(family).keys()
 
 
 def test_import_leaves_numpy_as_it_was() -> None:

@@ -98,7 +98,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_400,
     "interpolate": 8_840,
     "io": 17_480,
-    "migrate": 63_150,
+    "migrate": 63_170,
     "ndimage": 7_160,
     "nn": 22_860,
     "numpy": 4_220,

@@ -109,7 +109,7 @@ rotary""",
         "afx.nn.convolution": "Conv ConvTranspose pixel_shuffle upsample",
         "afx.nn.initializers": """delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal
 kaiming_uniform lecun_normal lecun_uniform normal orthogonal truncated_normal uniform variance_scaling""",
-        "afx.nn.layer": "count_parameters describe layer summary train",
+        "afx.nn.layers": "count_parameters describe layer summary train",
         "afx.nn.linear": "Dropout Embedding EmbeddingBag Identity Linear MLP PReLU Sequential one_hot",
         "afx.nn.losses": """contrastive cosine_distance cosine_similarity ctc dice focal gaussian_nll hinge huber
 info_nce kl_divergence log_cosh mae margin_ranking mse poisson_nll sigmoid_binary_cross_entropy

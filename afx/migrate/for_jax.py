@@ -21,6 +21,7 @@ from afx.core import Array, Aval, Bools, Params, Primitive, Tracer, Values, bind
 from afx.core.dtypes import default_dtype, get_default_dtype, narrow_default, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, stop_gradient, zeros
+from afx.ops.creation.matrices import tril, triu
 from afx.ops.elementwise import arithmetic
 from afx.ops.elementwise.comparison import clip as limit, isnan, maximum, minimum, where
 from afx.ops.elementwise.complex import conj, real
@@ -634,20 +635,20 @@ def factor(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Arr
     """
     x = asarray(a)
     with giving_nan():
-        return linalg.cholesky((x + conj(x.mT)) / 2 if symmetrize_input else x, upper=upper)
+        z = linalg.cholesky((x + conj(x.mT)) / 2 if symmetrize_input else x, upper=upper)
+    return triu(z) if upper else tril(z)
 
 
 def cholesky(a: Any, lower: bool = False, **_: Any) -> Array:
     """Return SciPy's, which is upper: of the upper triangle, unless lower; likewise."""
     with giving_nan():
-        z = linalg.cholesky(a if lower else asarray(a).mT)
+        z = tril(linalg.cholesky(a if lower else asarray(a).mT))
     return z if lower else z.mT
 
 
 def cho_factor(a: Any, lower: bool = False, **_: Any) -> Any:
     """Return one and whether it is lower, likewise."""
-    with giving_nan():
-        return linalg.cho_factor(a, lower)
+    return cholesky(a, lower), lower
 
 
 def qr(a: Any, *, mode: str = "full", pivoting: bool = False, **_: Any) -> tuple[Array, ...]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the name table tells the rest where these stand
     from afx.nn.attention import *
     from afx.nn.convolution import *
     from afx.nn.initializers import *
-    from afx.nn.layer import *
+    from afx.nn.layers import *
     from afx.nn.linear import *
     from afx.nn.losses import *
     from afx.nn.metrics import *

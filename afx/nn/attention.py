@@ -13,7 +13,7 @@ from afx.core import Array, ArrayLike, Aval, DType, Shown, aval_of, broadcast_sh
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.activations import gelu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, key_of
-from afx.nn.layer import layer
+from afx.nn.layers import layer
 from afx.nn.linear import Dropout, Linear
 from afx.nn.normalization import LayerNorm
 from afx.ops import arange, asarray, concat, cos, matmul, moveaxis, pad, sin, stack, where, zeros

@@ -11,7 +11,7 @@ import numpy as np
 from afx.core import Array, ArrayLike, Shape, aval_of, checked_shape, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, he_normal
-from afx.nn.layer import layer
+from afx.nn.layers import layer
 from afx.ops import asarray, astype, moveaxis, repeat, reshape, take, zeros
 from afx.ops.nn.convolution import conv, conv_transpose
 from afx.ops.nn.windows import Padding, each_axis, padded_by

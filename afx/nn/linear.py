@@ -14,7 +14,7 @@ from afx.core import Array, ArrayLike, aval_of, checked_shape, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.activations import leaky_relu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal
-from afx.nn.layer import layer, train
+from afx.nn.layers import layer, train
 from afx.ops import arange, asarray, astype, equal, expand_dims, full, less, matmul, maximum, take, where, zeros
 from afx.ops.nn.activations import relu, scale_kept
 from afx.ops.reductions.sums import any as any_, max as max_, sum as sum_

@@ -11,7 +11,7 @@ import attrs
 from afx.core import Array, ArrayLike, Aval, float16, float32
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.initializers import Seed, key_of
-from afx.nn.layer import layer
+from afx.nn.layers import layer
 from afx.ops import astype, matmul, maximum, mean, reshape, sqrt, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, ones, stop_gradient, zeros
 from afx.ops.nn.activations import standardize

@@ -12,7 +12,7 @@ from afx.control.scan import scan
 from afx.core import Array, ArrayLike, integer
 from afx.errors import ArgumentError, ShapeError
 from afx.nn.initializers import Initializer, Seed, key_of, uniform
-from afx.nn.layer import layer
+from afx.nn.layers import layer
 from afx.ops import asarray, concat, matmul, moveaxis, sigmoid, split, tanh, zeros
 from afx.random import split as split_key
 

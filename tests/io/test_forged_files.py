@@ -580,7 +580,7 @@ def test_messages_name_only_what_is_imported() -> None:
         (np.ndarray, "numpy:load"),
         (collections.OrderedDict, "collections:namedtuple"),
         (list, "builtins:eval"),
-        (nn.Linear, "afx.nn.layer:layer"),
+        (nn.Linear, "afx.nn.layers:layer"),
         (afx.Graph, "afx.core.graph:check"),
     ],
 )

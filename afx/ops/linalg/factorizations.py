@@ -258,7 +258,7 @@ def _factor_or_nan(a: Any) -> Any:
         return _lapack(a)
     except np.linalg.LinAlgError:
         if a.ndim == 2:
-            return np.tril(np.full_like(a, np.nan))
+            return np.full(a.shape, np.nan, a.dtype)
     out = np.empty(a.shape, a.dtype)
     for k in np.ndindex(*a.shape[:-2]):
         out[k] = _factor_or_nan(a[k])

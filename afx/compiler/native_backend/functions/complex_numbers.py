@@ -22,11 +22,12 @@ class Parts:
     """Parts of as many numbers as the writer computes at once; within it operations are of vectors of these."""
 
     def __init__(self, w: Writer, dtype: str) -> None:
-        self.w, self.kind = w, KINDS[dtype]
+        self.w: Writer = w
+        self.kind: str = KINDS[dtype]
         self.count: int = w.lanes
         self.lanes: int = max(2 * w.lanes, 128 // SIZES[self.kind])
-        self.plain = f"<{2 * w.lanes} x {self.kind}>"
-        self.whole = w.vector(f"i{8 * int(dtype[1:])}")
+        self.plain: str = f"<{2 * w.lanes} x {self.kind}>"
+        self.whole: str = w.vector(f"i{8 * int(dtype[1:])}")
 
     def __enter__(self) -> Parts:
         self.w.lanes = self.lanes
