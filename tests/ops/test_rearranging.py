@@ -252,7 +252,7 @@ def test_top_k(largest: bool, axis: int) -> None:
 )
 def test_first_elements_are_those_of_a_stable_order(dtype: str, shape: tuple[int, ...], k: int, axis: int) -> None:
     """Of long rows, few and many elements, with ties, nan, infinities and zeros of both signs, by every back end."""
-    x = (np.random.default_rng(0).normal(size=shape) * 20).clip(0 if dtype[0] == "u" else None).astype(dtype)
+    x = (np.random.default_rng(0).normal(size=shape) * 20).clip(0 if dtype[0] == "u" else -np.inf).astype(dtype)
     if dtype[0] == "f":
         x.reshape(-1)[::7], x.reshape(-1)[1::9], x.reshape(-1)[2::9], x.reshape(-1)[3::11] = np.nan, 0, -0.0, np.inf
     for largest in (True, False):
