@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import errors
+from afx.compiler.native_backend.run.swap import is_installed
 from tests.ops.agreement import compiled_agrees, derivatives_agree, flat, same, values_agree
 from tests.ops.samples import together
 
@@ -262,7 +263,8 @@ def test_first_elements_are_those_of_a_stable_order(dtype: str, shape: tuple[int
 
         key = x if not largest else -x if dtype[0] == "f" else ~x
         order = np.argsort(key, axis, kind="stable").take(range(k), axis)
-        for run in (fn, *[afx.jit(fn, backend=name) for name in ("numpy", "native", "portable")]):
+        names = ("numpy", "native", "portable") if is_installed() else ("numpy",)
+        for run in (fn, *[afx.jit(fn, backend=name) for name in names]):
             values, indices = run(x)
             np.testing.assert_array_equal(np.asarray(indices), order)
             np.testing.assert_array_equal(np.asarray(values), np.take_along_axis(x, order, axis))
