@@ -69,12 +69,12 @@ def panels(paper: Descent[Array], coefficients: Array, losses: list[float]) -> t
         Curve(t, dense @ np.asarray(coefficients), f"orthonormal basis, {len(losses)} steps", "C0--"),
     )
     histories = (
-        Curve(steps, paper.losses, "paper's optimizer, powers of t", "C1-"),
-        Curve(np.arange(1, len(losses) + 1), np.array(losses), "gradient descent, orthonormal basis", "C0-"),
+        Curve(steps, paper.losses, "powers of t", "C1-"),
+        Curve(np.arange(1, len(losses) + 1), np.array(losses), "orthonormal basis", "C0-"),
     )
     return (
         Panel("Fits", "t", "y", fits),
-        Panel("Loss", "step", "root mean square error", histories, log_x=True, log_y=True),
+        Panel("Loss", "step", "root mean square error", histories, log_x=True, log_y=True, legend="center right"),
         Panel("Paper's optimizer", "step", "step size", (Curve(steps, paper.step_sizes, "", "C1-"),), log_y=True),
     )
 

@@ -202,10 +202,11 @@ def batched_body(
 def run_step(carry: Sequence[Any], step: Callable[..., Any], *args: Any) -> Any:
     """Return a step, which may donate arrays of the carry: their memory is held, so nothing writes there, and given back."""
     held = [(x, x._value) for x in carry if x.__class__ is Array]
-    found = step(*args)
-    for x, value in held:
-        x._value = value
-    return found
+    try:
+        return step(*args)
+    finally:
+        for x, value in held:
+            x._value = value
 
 
 def check_same(given: Sequence[Any], found_tree: Any, leaves: Sequence[Any], treedef: Any, who: str, what: str) -> None:

@@ -12,9 +12,8 @@ INTEGERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
 ARITHMETIC = REAL | INTEGERS
 BITS = INTEGERS | {"b1"}
 ALL = ARITHMETIC | {"b1"}
-COMPLEX = frozenset(
-    {"c8", "c16"}
-)  # moved as bits, of which loops that are NumPy's, bit for bit, compute with the parts
+# moved as bits, with whose parts machine code computes where NumPy's loops have the same bits
+COMPLEX = frozenset({"c8", "c16"})
 INFINITY = float("inf")
 
 

@@ -642,8 +642,8 @@ def _is_outside(node: ast.Subscript, scope: Scope, name_of: Callable[[ast.expr],
     for part, length in zip(parts, cast("Shape", known), strict=False):
         if isinstance(part, ast.Slice):
             continue
-        is_array = isinstance(part, ast.Call) and part.args and isinstance(part.args[0], ast.List)
-        places = [_value_of(x, scope, name_of) for x in (part.args[0].elts if is_array else [part])]  # type: ignore[attr-defined]
+        given = part.args[0] if isinstance(part, ast.Call) and part.args else part
+        places = [_value_of(x, scope, name_of) for x in (given.elts if isinstance(given, ast.List) else [part])]
         if not all(isinstance(place, int) for place in places):
             return False  # None, an ellipsis, arrays: axes are not counted on
         if length is not None and not all(-length <= place < length for place in places):

@@ -15,6 +15,7 @@ import pytest
 import afx
 from afx.migrate import for_jax, for_lax, migrate_source
 from afx.migrate.jax import JAX
+from afx.migrate.rewriting import Remark
 
 jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
 
@@ -383,6 +384,17 @@ def test_factors_of_cholesky_are_jaxs(kind: str) -> None:
                 np.testing.assert_allclose(z, np.asarray(w), rtol=1e-12, atol=1e-12)
 
 
+def run_beside_jax(source: str) -> tuple[str, list[Remark]]:
+    """Run a program as it is and rewritten, compare their results, and return the text and the remarks."""
+    rewritten, remarks = migrate_source(source, "jax")
+    theirs, own = dict[str, Any](), dict[str, Any]()
+    exec(source, theirs)
+    exec(rewritten, own)
+    for found, want in zip(own["results"], theirs["results"], strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+    return rewritten, remarks
+
+
 STAGES = """
 import jax, numpy as np
 import jax.numpy as jnp
@@ -403,13 +415,7 @@ results = [
 
 def test_functions_are_lowered_and_python_computes_parts() -> None:
     """A compiled function is called without its static arguments; batches of a callback go one by one."""
-    rewritten, remarks = migrate_source(STAGES, "jax")
-    theirs: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    exec(STAGES, theirs)
-    exec(rewritten, own)
-    for found, want in zip(own["results"], theirs["results"], strict=True):
-        np.testing.assert_allclose(found, want, rtol=1e-6)
+    _, remarks = run_beside_jax(STAGES)
     assert remarks == []
     stage = for_jax.lower(afx.jit(afx.sin), afx.ones(8))
     assert "sin" in stage.as_text()
@@ -440,13 +446,7 @@ results = far + [y, m[1, 7], m[:, 3], m[5], m[1, 2], x[-6], x[N - 1], last(x), r
 
 def test_literal_places_past_the_end() -> None:
     """Of arrays whose lengths stand in the file, reads and updates are JAX's; other lines stay as they are."""
-    rewritten, remarks = migrate_source(LITERAL, "jax")
-    theirs: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    exec(LITERAL, theirs)
-    exec(rewritten, own)
-    for found, want in zip(own["results"], theirs["results"], strict=True):
-        np.testing.assert_allclose(found, want, rtol=1e-6)
+    rewritten, remarks = run_beside_jax(LITERAL)
     assert remarks == []
     assert rewritten.count("for_jax.at(") == 12
     assert "r = r.at[i].set(x[i])" in rewritten

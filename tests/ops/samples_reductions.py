@@ -58,7 +58,9 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((A,), {"axis": (1,), "eps": 0.01}),
         Sample((EMPTY,), {"axis": (0,), "eps": 0.01}),
     ],
-    **dict.fromkeys(("argmax", "argmin", "argsort", "sort"), ONE_AXIS),
+    **dict.fromkeys(("argmax", "argmin"), ONE_AXIS),
+    "argsort": [*ONE_AXIS, Sample((A,), {"axis": -1, "count": 2})],
+    "sort": [*ONE_AXIS, Sample((A,), {"axis": -1, "count": 2})],
     **{name: [Sample((C,)), Sample((np.array(1 + 2j),))] for name in ("real", "imag", "conj")},
     "join_parts": [Sample((C.real, C.imag))],
     "cumulative_sum": [

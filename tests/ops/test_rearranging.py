@@ -10,6 +10,7 @@ import pytest
 import afx
 from afx import errors
 from afx.compiler.native_backend.run.swap import is_installed
+from afx.ops.sorting.sort import argsort_p, sort_p
 from tests.ops.agreement import compiled_agrees, derivatives_agree, flat, same, values_agree
 from tests.ops.samples import together
 
@@ -268,6 +269,14 @@ def test_first_elements_are_those_of_a_stable_order(dtype: str, shape: tuple[int
             values, indices = run(x)
             np.testing.assert_array_equal(np.asarray(indices), order)
             np.testing.assert_array_equal(np.asarray(values), np.take_along_axis(x, order, axis))
+
+
+@pytest.mark.parametrize("count", [-1, 11, 65, 2.5, True])
+def test_no_more_first_elements_than_a_row_has(count: Any) -> None:
+    """Machine code would read and write beyond a row that a forged graph says to be longer."""
+    for p in (sort_p, argsort_p):
+        with pytest.raises(errors.ShapeError, match="first elements of a row"):
+            p.abstract_eval(afx.Aval((2, 10 if count != 65 else 100), np.dtype(float)), axis=1, count=count)
 
 
 @pytest.mark.parametrize("k", range(1, 7))

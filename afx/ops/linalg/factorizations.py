@@ -568,6 +568,8 @@ def _exchange(x: Any, *, back: bool) -> Any:
     given = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     each, order = plain(np.arange(len(given))), plain(np.zeros_like(given) + np.arange(x.shape[-1]))
     places = given.copy()
+    if back and ((given < 0) | (given >= x.shape[-1])).any():
+        raise ArgumentError(f"lu_solve: pivots are rows, from 0 to {x.shape[-1] - 1}: got {x}; give lu_factor's")
     for k in range(x.shape[-1]):
         if not back:
             places[:, k] = np.argmax(order == given[:, k, None], axis=-1)
@@ -604,7 +606,12 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Liter
     lu, piv = _factored(lu_and_piv, "lu_solve", "lu_factor")
     packed, y = promote_pair(lu, b, "lu_solve")
     square(packed.aval, "lu_solve")
-    order = bind_single(exchanges_p, astype(asarray(piv), np.int64), back=True)
+    pivots = asarray(piv)
+    if pivots.dtype.kind not in "iu" or pivots.shape[-1:] != packed.shape[-1:]:
+        raise ArgumentError(
+            f"lu_solve: pivots are whole numbers, one for each row: got {pivots.aval} for lu {packed.aval}; give lu_factor's"
+        )
+    order = bind_single(exchanges_p, astype(pivots, np.int64), back=True)
     sides = right_sides(packed, y, "lu_solve")
     if sides.shape[-2] != packed.shape[-1]:
         raise ShapeError(f"lu_solve: b has as many rows as lu: got lu {packed.aval} and b {y.aval}; reshape b")

@@ -16,7 +16,7 @@ from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.index import ints, is_sequence
 from afx.ops.manipulation.join import unstack
 from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.sorting.sort import argsort, check_kind, first, sort
+from afx.ops.sorting.sort import argsort, check_kind, sort, take_first
 
 
 class TopK(NamedTuple):
@@ -52,7 +52,7 @@ def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> T
             f"top_k: there are {aval.shape[place]} elements: got k={k} for {aval}; ask for at most these"
         )
     turn: Callable[[Any], Any] = (negative if aval.dtype.kind in "fc" else invert) if largest else asarray
-    values, indices = first(turn(x), place - aval.ndim, k)
+    values, indices = take_first(turn(x), place - aval.ndim, k)
     return TopK(turn(values), indices)
 
 

@@ -187,8 +187,15 @@ def _find_first_of_row(row: Any, count: int, parts: int) -> Any:
 
 
 def _first_of(shape: Shape, axis: int, count: int | None) -> Shape:
-    axis %= len(shape)
-    return shape if count is None else (*shape[:axis], count, *shape[axis + 1 :])
+    """Return the shape of the first elements along an axis, or raise where there are not so many, as a forged graph may say."""
+    axis = normalize_axis(axis, len(shape), "sort")
+    if count is None:
+        return shape
+    if count.__class__ is not int or not 0 <= count <= min(shape[axis], FIRST_MAX_COUNT):
+        raise ShapeError(
+            f"sort: takes up to {FIRST_MAX_COUNT} first elements of a row: got {count} for {shape}; take fewer"
+        )
+    return (*shape[:axis], count, *shape[axis + 1 :])
 
 
 def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True, count: int | None = None) -> Aval:
@@ -262,7 +269,7 @@ def sort(
     return flip(z, axis=place) if descending else z
 
 
-def first(x: ArrayLike, axis: int, count: int) -> tuple[Array, Array]:
+def take_first(x: ArrayLike, axis: int, count: int) -> tuple[Array, Array]:
     """Return the first elements of a stable order along an axis, counted from the last one, and where they stand."""
     if count > FIRST_MAX_COUNT:
         part = (..., slice(0, count), *(slice(None),) * (-axis - 1))
@@ -326,7 +333,7 @@ def _sort_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
 
 def _places(x: Value, axis: int, count: int | None) -> Array:
     """Return an order, any one of equal elements; or where the first elements stand."""
-    return argsort(x, axis, stable=False) if count is None else first(x, axis, count)[1]
+    return argsort(x, axis, stable=False) if count is None else take_first(x, axis, count)[1]
 
 
 def _last(x: Value, axis: int) -> Array:

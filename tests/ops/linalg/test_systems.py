@@ -125,6 +125,10 @@ def test_pivots_are_scipys() -> None:
     np.testing.assert_allclose(mixed, np.linalg.solve(G, B), rtol=1e-9)
     mixed = scipy.linalg.lu_solve(tuple(map(np.asarray, linalg.lu_factor(G))), B)
     np.testing.assert_allclose(mixed, np.linalg.solve(G, B), rtol=1e-9)
+    packed = linalg.lu_factor(G).lu
+    for wrong in (np.arange(N - 1), np.arange(N) + 0.5, np.array(0), np.full(N, -1), np.arange(N) + 1):
+        with pytest.raises(ArgumentError, match="lu_solve: pivots are"):
+            linalg.lu_solve((packed, wrong), B)
     stack = RNG.normal(size=(4, N, N))
     for found in (linalg.lu_factor(stack), afx.vmap(linalg.lu_factor)(stack)):
         np.testing.assert_array_equal(found.piv, [scipy.linalg.lu_factor(a)[1] for a in stack])

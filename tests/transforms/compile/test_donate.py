@@ -148,3 +148,17 @@ def test_loops_in_python_hold_what_their_steps_give_away() -> None:
         np.testing.assert_array_equal(afx.pytree.leaves(loop(c))[0], [4.0, 4.0, 4.0])
         np.testing.assert_array_equal(c, np.zeros(3))
     np.testing.assert_array_equal(loops[0](afx.zeros(3))[1][:, 0], [0.0, 1.0, 2.0, 3.0])
+
+
+def test_a_loop_that_breaks_off_gives_back_what_a_step_donated() -> None:
+    """Whatever ends it, an interrupt too, the carry that was passed stays usable."""
+    step = afx.jit(lambda c: c + 1, donate_argnums=0)
+
+    def broken(_: Any, c: Any) -> Any:
+        step(c)
+        raise KeyboardInterrupt
+
+    c = afx.zeros(3)
+    with pytest.raises(KeyboardInterrupt):
+        afx.fori_loop(0, 4, broken, c)
+    np.testing.assert_array_equal(c, np.zeros(3))
