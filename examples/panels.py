@@ -76,7 +76,6 @@ class Panel:
     log_y: bool = False
     equal: bool = False  # one unit is as long on both axes
     x_ticks: Sequence[float] = ()
-    legend: str = "best"
 
 
 @attrs.frozen(eq=False)
@@ -120,7 +119,7 @@ def draw(axes: Any, panel: Panel) -> None:
         axes.minorticks_off()
         axes.set_xticks(panel.x_ticks, [f"{tick:g}" for tick in panel.x_ticks])
     if any(not isinstance(mark, Pixels) and mark.label for mark in panel.marks):
-        axes.legend(loc=panel.legend)
+        axes.legend()
 
 
 def _draw_mark(axes: Any, mark: Curve | Band | Bars | Pixels) -> None:

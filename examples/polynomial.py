@@ -74,7 +74,7 @@ def panels(paper: Descent[Array], coefficients: Array, losses: list[float]) -> t
     )
     return (
         Panel("Fits", "t", "y", fits),
-        Panel("Loss", "step", "root mean square error", histories, log_x=True, log_y=True, legend="center right"),
+        Panel("Loss", "step", "root mean square error", histories, log_x=True, log_y=True),
         Panel("Paper's optimizer", "step", "step size", (Curve(steps, paper.step_sizes, "", "C1-"),), log_y=True),
     )
 

@@ -1,6 +1,6 @@
 """Lower bounds: the core of the suite with the oldest NumPy, SciPy, attrs and typing-extensions that are promised.
 
-``python tests/lower_bounds.py`` makes an environment of the first releases that ``pyproject.toml`` names, beside the one
+``python -m tests.lower_bounds`` makes an environment of the first releases that ``pyproject.toml`` names, beside the one
 it runs in, and needs nothing but Python itself.
 """
 
