@@ -45,3 +45,15 @@ def test_the_first_policy_is_soon_tried_again() -> None:
             found.append(tuner.pick())
             tuner.observe(found[-1], 2.0 if k < 5 and found[-1] == fast else 1.0 if found[-1] == fast else 1.6)
         assert found[most:].count(fast) >= 0.96 * len(found[most:])
+
+
+def test_a_call_that_wakes_threads_is_not_timed() -> None:
+    """Threads that helped in none of the calls before come late to the first short one, which says nothing of the next."""
+    tuner, found = Autotuner(2), [0]
+    for k in range(400):
+        way = tuner.pick()
+        is_awake = found[-1] == way
+        is_disturbed = way == 0 and k < 20  # a compiler has the other processor
+        tuner.observe(way, 2e-4 if is_disturbed else 1.5e-4 if way else 1e-4 if is_awake else 1.6e-4)
+        found.append(way)
+    assert found[100:].count(0) >= 0.95 * len(found[100:])
