@@ -122,6 +122,28 @@ def _refuse_outside(outside: Array, who: str) -> None:
 # --- Regular grids
 
 
+def _grid_of(points: Sequence[Nested], values: Nested, method: str) -> tuple[tuple[Array, ...], Array]:
+    """Return the vectors of a grid and its values, which `method` can interpolate.
+
+    Raises:
+        ShapeError: vectors and values do not fit, or there are too few points.
+        ArgumentError: a vector does not ascend.
+    """
+    *axes, table = promote_operands(*points, values)
+    table = floating(table, "RegularGridInterpolator")
+    grid = tuple([promote_pair(x, np.zeros((), table.real.dtype), "RegularGridInterpolator")[0] for x in axes])
+    lengths = tuple([x.size for x in grid])
+    if any([x.ndim != 1 for x in grid]) or table.shape[: len(grid)] != lengths:
+        raise ShapeError(
+            f"RegularGridInterpolator: values have an axis for each vector of points: got {table.aval} for lengths {lengths}"
+        )
+    if min(lengths, default=1) <= _SPLINES.get(method, 0):
+        raise ShapeError(f"RegularGridInterpolator: {method} wants more points on each axis: got lengths {lengths}")
+    for x in grid:
+        check_ascending(x, "RegularGridInterpolator")
+    return grid, table
+
+
 @attrs.frozen(init=False)
 class RegularGridInterpolator(Shown):
     """The function through values on a grid, differentiable in values, grid and where it is evaluated. A tree.
@@ -161,18 +183,7 @@ class RegularGridInterpolator(Shown):
             raise ArgumentError(
                 f"RegularGridInterpolator: points are a tuple, a vector for each axis of values: got {points!r}; write (x,)"
             )
-        *axes, table = promote_operands(*points, values)
-        table = floating(table, "RegularGridInterpolator")
-        grid = tuple([promote_pair(x, np.zeros((), table.real.dtype), "RegularGridInterpolator")[0] for x in axes])
-        lengths = tuple([x.size for x in grid])
-        if any([x.ndim != 1 for x in grid]) or table.shape[: len(grid)] != lengths:
-            raise ShapeError(
-                f"RegularGridInterpolator: values have an axis for each vector of points: got {table.aval} for lengths {lengths}"
-            )
-        if min(lengths, default=1) <= _SPLINES.get(method, 0):
-            raise ShapeError(f"RegularGridInterpolator: {method} wants more points on each axis: got lengths {lengths}")
-        for x in grid:
-            check_ascending(x, "RegularGridInterpolator")
+        grid, table = _grid_of(points, values, method)
         fill = None if fill_value is None else asarray(fill_value, table.dtype)
         self.__attrs_init__(grid, table, fill, method, bounds_error)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
 
@@ -263,6 +274,23 @@ KERNELS: dict[str, Callable[[Array], Array]] = {  # of squared distances
 _LEAST = {"thin_plate_spline": 1, "cubic": 1, "quintic": 2}  # of the others 0
 
 
+def _powers_of(n: int, size: int, degree: int) -> tuple[tuple[int, ...], ...]:
+    """Return the powers of `size` coordinates in each term of a polynomial that n points decide.
+
+    Raises:
+        ArgumentError: the degree is below -1, that of no polynomial.
+        ShapeError: there are more terms than points.
+    """
+    if degree < -1:
+        raise ArgumentError(f"RBFInterpolator: the degree is -1 or more: got {degree}; give another")
+    powers = tuple([p for p in itertools.product(range(degree + 1), repeat=size) if sum(p) <= degree])
+    if len(powers) > n:
+        raise ShapeError(
+            f"RBFInterpolator: a polynomial of degree {degree} wants {len(powers)} points: got {n}; give more"
+        )
+    return powers
+
+
 @attrs.frozen(init=False)
 class RBFInterpolator(Shown):
     """A sum of radial functions around points and a polynomial, through values there. A tree, differentiable in all of it.
@@ -313,21 +341,14 @@ class RBFInterpolator(Shown):
             raise ArgumentError(f"RBFInterpolator: all points count: got neighbors={neighbors!r}; leave it out")
         if epsilon is None and kernel not in ("linear", "thin_plate_spline", "cubic", "quintic"):
             raise ArgumentError(f"RBFInterpolator: the kernel {kernel!r} has a length: got no epsilon; give one")
-        order = _LEAST.get(kernel, 0) if degree is None else degree
-        if order < -1:
-            raise ArgumentError(f"RBFInterpolator: the degree is -1 or more: got {degree}; give another")
         n, size = points.shape
-        powers = tuple([p for p in itertools.product(range(order + 1), repeat=size) if sum(p) <= order])
-        if len(powers) > n:
-            raise ShapeError(
-                f"RBFInterpolator: a polynomial of degree {order} wants {len(powers)} points: got {n}; give more"
-            )
+        powers = _powers_of(n, size, _LEAST.get(kernel, 0) if degree is None else degree)
         low, high = min_(points, axis=0), max_(points, axis=0)
         scale = where(high == low, 1, (high - low) / 2)
         factor = asarray(1.0 if epsilon is None else epsilon, points.dtype)
         shift = (high + low) / 2
         self.__attrs_init__(points, values[:0], shift, scale, factor, kernel, powers)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
-        level = broadcast_to(asarray(smoothing, points.dtype), (n,))
+        level = broadcast_to(asarray(smoothing, points.dtype), points.shape[:1])
         object.__setattr__(self, "coefficients", self._solve(values, level))
 
     def _solve(self, values: Array, level: Array) -> Array:

@@ -110,15 +110,9 @@ class MLP:
         biases = [*[use_bias] * depth, use_final_bias]
         parts = zip(sizes, sizes[1:], biases, random.split(key, depth + 1), strict=False)
         layers = tuple([Linear(m, n, b, dtype, key=k) for m, n, b, k in parts])
-        _set(
-            self,
-            layers=layers,
-            activation=activation,
-            final_activation=final_activation,
-            use_bias=use_bias,
-            depth=depth,
-        )
-        _set(self, use_final_bias=use_final_bias, in_size=in_size, out_size=out_size, width_size=width_size)
+        _set(self, layers=layers, activation=activation, final_activation=final_activation, depth=depth)
+        _set(self, use_bias=use_bias, use_final_bias=use_final_bias, width_size=width_size)
+        _set(self, in_size=in_size, out_size=out_size)
 
     def __call__(self, x: Any, **_: Any) -> Array:
         """Return the vector of the last layer."""
@@ -571,13 +565,8 @@ class MultiheadAttention:
         for name, size, bias, pair, k in zip(names, sizes, biases, ends, random.split(key, 4), strict=True):
             layer = Linear(*pair, bias, dtype, key=k)
             _set(self, **{f"{name}_proj": layer, f"{name}_size": size, f"use_{name}_bias": bias})
-        _set(
-            self,
-            dropout=Dropout(dropout_p, inference),
-            num_heads=num_heads,
-            qk_size=qk_size or own,
-            vo_size=vo_size or own,
-        )
+        _set(self, dropout=Dropout(dropout_p, inference), num_heads=num_heads)
+        _set(self, qk_size=qk_size or own, vo_size=vo_size or own)
 
     def __call__(
         self, query: Any, key_: Any, value: Any, mask: Any = None, *, key: Any = None, inference: bool | None = None

@@ -418,21 +418,13 @@ def renumber(
     def use(atom: Atom) -> Atom:
         return names[atom.index] if isinstance(atom, Var) else atom
 
+    def follow(e: Equation) -> Equation:
+        operands = tuple(map(use, e.inputs))
+        return Equation(e.primitive, operands, tuple(map(define, e.outputs)), e.params, e.source, e.ignored_fp_errors)
+
     new_inputs = tuple(map(define, inputs))
     new_constants = tuple([(define(v), c) for v, c in constants])
-    body = tuple(
-        [
-            Equation(
-                e.primitive,
-                tuple(map(use, e.inputs)),
-                tuple(map(define, e.outputs)),
-                e.params,
-                e.source,
-                e.ignored_fp_errors,
-            )
-            for e in equations
-        ]
-    )
+    body = tuple(map(follow, equations))
     return Graph(new_inputs, new_constants, body, tuple(map(use, outputs)))
 
 

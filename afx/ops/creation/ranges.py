@@ -27,6 +27,31 @@ def _as(numbers: Any, dtype: DType) -> Any:
     return numbers.astype(dtype)
 
 
+def _bounds(start: ArrayLike, stop: ArrayLike, step: ArrayLike) -> list[Any]:
+    """Return the bounds and the step of a range as Python's numbers.
+
+    Raises:
+        ConcreteValueError: one of them is traced.
+        ShapeError: one is no single number.
+        ArgumentError: one is not finite, or the step is 0.
+    """
+    given = (start, stop, step)
+    if any_traced(given):
+        raise ConcreteValueError(
+            "arange: the number of elements depends on a traced value: got a traced bound; "
+            "use linspace, or make the bound static"
+        )
+    for v in given:
+        if aval_of(v, "arange").shape not in ((), (1,)):
+            raise ShapeError(f"arange: bounds are single numbers: got {aval_of(v)}; index it, or use linspace")
+    bounds = [np.asarray(v).item() for v in given]
+    if not all(map(cmath.isfinite, bounds)):
+        raise ArgumentError(f"arange: bounds are finite: got arange({start}, {stop}, {step}); give others")
+    if not bounds[2]:
+        raise ArgumentError(f"arange: the step is 0: got arange({start}, {stop}, {step}); give another step")
+    return bounds
+
+
 @register_function
 def arange(
     start: ArrayLike,
@@ -44,20 +69,7 @@ def arange(
     Array([0, 1, 2], dtype=int64)
     """
     check_device(device, "arange")
-    first, last = (0, start) if stop is None else (start, stop)
-    if any_traced((first, last, step)):
-        raise ConcreteValueError(
-            "arange: the number of elements depends on a traced value: got a traced bound; "
-            "use linspace, or make the bound static"
-        )
-    for v in (first, last, step):
-        if aval_of(v, "arange").shape not in ((), (1,)):
-            raise ShapeError(f"arange: bounds are single numbers: got {aval_of(v)}; index it, or use linspace")
-    bounds = [np.asarray(v).item() for v in (first, last, step)]
-    if not all(map(cmath.isfinite, bounds)):
-        raise ArgumentError(f"arange: bounds are finite: got arange({first}, {last}, {step}); give others")
-    if not bounds[2]:
-        raise ArgumentError(f"arange: the step is 0: got arange({first}, {last}, {step}); give another step")
+    bounds = _bounds(*((0, start) if stop is None else (start, stop)), step)
     natural = get_default_dtype() if any(isinstance(v, float) for v in bounds) else int64
     target = natural if dtype is None else check_dtype(dtype, "arange")
     return wrap(_as(np.arange(*bounds), target))

@@ -123,6 +123,14 @@ Mode = Literal[
 MODES = get_args(Mode)
 
 
+def _check_words(mode: str, reflect_type: str) -> None:
+    """Raise unless both are words that `pad` knows."""
+    if mode not in MODES:
+        raise ArgumentError(f"pad: no such mode: got {mode!r}; use one of {', '.join(MODES)}")
+    if reflect_type not in ("even", "odd"):
+        raise ArgumentError(f"pad: reflect_type is 'even' or 'odd': got {reflect_type!r}; choose one")
+
+
 @register_function
 def pad(
     x: ArrayLike,
@@ -158,10 +166,7 @@ def pad(
     widths = _widths(pad_width, aval)
     if mode in ("constant", "empty"):
         return _constant(x, aval, widths, constant_values if mode == "constant" else 0)
-    if mode not in MODES:
-        raise ArgumentError(f"pad: no such mode: got {mode!r}; use one of {', '.join(MODES)}")
-    if reflect_type not in ("even", "odd"):
-        raise ArgumentError(f"pad: reflect_type is 'even' or 'odd': got {reflect_type!r}; choose one")
+    _check_words(mode, reflect_type)
     given = stat_length if mode in STATISTICS else end_values if mode == "linear_ramp" else None
     values = [(None, None)] * aval.ndim if given is None else _values(given, aval.ndim)
     z = astype(x, aval.dtype)

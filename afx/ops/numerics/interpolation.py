@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.core import Array, ArrayLike, float64, floating_dtype, is_weak, promote, real_dtype, register_function
-from afx.core.aval import aval_of, broadcast_avals, normalize_axis
+from afx.core.aval import Aval, aval_of, broadcast_avals, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_, divide, floor_divide, remainder
@@ -209,19 +209,21 @@ def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[
     return given
 
 
-def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
-    """Return derivatives along an axis by central differences, one-sided at its ends (as `numpy.gradient`).
-
-    Raises:
-        ShapeError: too few samples, or coordinates that do not fit them.
-    """
-    n, aval = x.shape[axis], aval_of(spacing, "gradient")
+def _check_samples(x: Array, axis: int, spacing: Aval, edge_order: int) -> None:
+    """Raise ShapeError where there are too few samples along an axis, or coordinates do not fit them."""
+    n = x.shape[axis]
     if n < edge_order + 1:
         raise ShapeError(f"gradient: takes {edge_order + 1} samples or more: got {x.aval} along axis {axis}; give more")
-    if aval.ndim > 1 or (aval.ndim == 1 and aval.shape != (n,)):
+    if spacing.ndim > 1 or (spacing.ndim == 1 and spacing.shape != (n,)):
         raise ShapeError(
-            f"gradient: coordinates are a vector of {n}: got {aval} along axis {axis} of {x.aval}; reshape them"
+            f"gradient: coordinates are a vector of {n}: got {spacing} along axis {axis} of {x.aval}; reshape them"
         )
+
+
+def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
+    """Return derivatives along an axis by central differences, one-sided at its ends (as `numpy.gradient`)."""
+    n, aval = x.shape[axis], aval_of(spacing, "gradient")
+    _check_samples(x, axis, aval, edge_order)
     front = tuple([-1 if a == axis else 1 for a in range(x.ndim)])
     dtype = x.dtype if aval.dtype.kind == "c" else real_dtype(x.dtype)
     h = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, dtype)), front)

@@ -131,6 +131,13 @@ def sum(
     return with_axes(z, shape, axes, keepdims) if keepdims else z
 
 
+def _narrow(total: Array, size: int, dtype: DType) -> Array:
+    """Return sums of so many elements in all as means of another dtype, into which each is rounded first."""
+    count = size // (math.prod(total.shape) or 1)
+    average: Array = astype(total, dtype) * dtype.type(1 / count if count else math.nan)
+    return average
+
+
 @register_function
 def mean(
     x: ArrayLike,
@@ -162,10 +169,7 @@ def mean(
     else:
         wide, natural, converts = accumulation_dtype(x, "mean")
         if (converts or natural == float32) and narrow_default and where is None:  # as XLA rounds
-            total = sum(astype(x, wide), axis, keepdims=keepdims)
-            size = math.prod(shape_of(x, "mean")) // (math.prod(total.shape) or 1)
-            average: Array = astype(total, natural) * natural.type(1 / size if size else math.nan)
-            return average
+            return _narrow(sum(astype(x, wide), axis, keepdims=keepdims), math.prod(shape_of(x, "mean")), natural)
         if converts:
             return astype(mean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
     shape = shape_of(x, "mean")
