@@ -88,6 +88,8 @@ class Derivative(Record):
         jvp: ``(tangents, z, xs, params) -> tangent``; a tangent that is zero is None.
         concrete_vjp: runs an op that holds functions or graphs as one entry of a tape: ``(xs, params, wanted)`` to the
             outputs, the residuals (they arrive as ``xs``), and a `vjp_all` rule.
+        through: ``(*xs, **params)``: computes it by other ops, which are differentiated in its place: what they have
+            computed is not computed again on the way back.
     """
 
     vjps: tuple[Pullback, ...] | None = None
@@ -95,6 +97,7 @@ class Derivative(Record):
     reads: tuple[int, ...] = ()
     jvp: Pushforward | None = None
     concrete_vjp: ConcreteVjp | None = None
+    through: Function | None = None
 
 
 class Masking(Record):
@@ -249,7 +252,7 @@ class Primitive(Record):
     def is_differentiable(self) -> bool:
         """Tell whether any operand has a derivative."""
         rules = self.derivative
-        return rules.vjps is not None or rules.vjp_all is not None or rules.concrete_vjp is not None
+        return any([rule is not None for rule in (rules.vjps, rules.vjp_all, rules.concrete_vjp, rules.through)])
 
     if TYPE_CHECKING:
 

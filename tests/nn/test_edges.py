@@ -106,6 +106,23 @@ class TestCrossEntropies:
         assert afx.grad(lambda y: nn.softmax_cross_entropy(y, np.array([1.0, 0.0])))(logits).tolist() == [0.0, 0.0]
         assert float(nn.softmax_cross_entropy(logits, np.array([0.5, 0.5]))) == INF
 
+    @pytest.mark.parametrize(
+        ("logits", "want"),
+        [
+            ([0.0, -INF, 0.0], [np.log(2), INF, np.log(2)]),
+            ([INF, 0.0, INF], [np.log(2), INF, np.log(2)]),
+            ([-INF, -INF, -INF], [INF] * 3),
+            ([1e6, 1e6, 1e6 - 1], [0.861995, 0.861995, 1.861995]),
+        ],
+    )
+    def test_losses_of_infinite_and_far_logits(self, logits: list[float], want: list[float]) -> None:
+        """They are ``-log_softmax`` of the class, to all digits where logits are far from 0, and nothing warns."""
+        x = np.array(logits, np.float32)
+        for classes in (np.array([0, 1, 2]), np.array([0, 1, 2], np.uint8)):
+            found = nn.softmax_cross_entropy(np.tile(x, (3, 1)), classes)
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-4)
+            np.testing.assert_allclose(np.asarray(found), -np.asarray(nn.log_softmax(x)), rtol=1e-6)
+
     def test_one_hot_targets_of_any_dtype(self) -> None:
         """Integers and booleans in the shape of the logits are distributions, in the logits' dtype."""
         logits = np.array([[0.0, 1.0], [2.0, 0.0]], np.float32)

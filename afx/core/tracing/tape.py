@@ -219,6 +219,8 @@ class Tape(Trace):
             return self._apply_one(p, xs[0], params)
         if WeakArray in [x.__class__ for x in xs]:
             xs = meet(p, xs)
+        if p.derivative.through is not None:
+            return p.derivative.through(*xs, **params)
         ins = tuple([x._index if x.__class__ is TapeTracer and x._trace is self else -1 for x in xs])
         values = tuple(
             [x._value if i >= 0 or x.__class__ is Array else self._operand(p, x) for i, x in zip(ins, xs, strict=True)]

@@ -545,6 +545,8 @@ class JVPTrace(Trace):
         self.check()
         if WeakArray in [x.__class__ for x in xs]:
             xs = meet(p, xs)
+        if p.derivative.through is not None:
+            return p.derivative.through(*xs, **params)
         values, tangents = self._split(p, xs)
         if p.derivative.jvp is None:
             return bind(p, *values, **params)

@@ -351,31 +351,15 @@ def _place(w: OnnxWriter, kind: str, x: Value) -> Value:
     return _in_order(x).op(kind, dtype=INT64, axis=w.params["axis"], keepdims=0)
 
 
-@rule("logsumexp")
-def _logsumexp(w: OnnxWriter, x: Value) -> Value:
-    return _sum_of_exponentials(x, w.params["axis"])
-
-
-def _sum_of_exponentials(x: Value, axes: Sequence[int], keep: bool = False) -> Value:
-    top = reduce("ReduceMax", x, axes, True)
-    shift = where(top.op("IsInf", dtype=BOOL), 0.0, top)
-    total = reduce("ReduceSum", attrs.evolve((x - shift).op("Exp"), shape=x.shape), axes, True)
-    logarithm = attrs.evolve(total.op("Log") + shift, shape=top.shape)
-    gone = {a % len(x.shape) for a in axes}
-    return logarithm if keep else logarithm.reshape([n for k, n in enumerate(x.shape) if k not in gone])
-
-
 @rule("softmax")
 def _softmax(w: OnnxWriter, x: Value) -> Value:
     axes = w.params["axis"]
     if len(axes) == 1:
         return x.op("Softmax", axis=axes[0])
-    return (x - _sum_of_exponentials(x, axes, True)).op("Exp")
-
-
-@rule("log_softmax")
-def _log_softmax(w: OnnxWriter, x: Value) -> Value:
-    return x - _sum_of_exponentials(x, w.params["axis"], True)  # onnxruntime's own loses nan
+    top = reduce("ReduceMax", x, axes, True)
+    shift = where(top.op("IsInf", dtype=BOOL), 0.0, top)
+    total = reduce("ReduceSum", attrs.evolve((x - shift).op("Exp"), shape=x.shape), axes, True)
+    return (x - attrs.evolve(total.op("Log") + shift, shape=top.shape)).op("Exp")
 
 
 # -- along an axis --

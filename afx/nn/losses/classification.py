@@ -9,11 +9,13 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Tracer, aval_of, common_dtype, is_inexact, to_numpy_value
 from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
-from afx.ops import asarray, gammaln, maximum, mean, multiply, subtract, sum, take_along_axis, where
+from afx.ops import asarray, gammaln, max, maximum, mean, multiply, stop_gradient, subtract, sum, take_along_axis, where
+from afx.ops._basic import in_floats
 from afx.ops.elementwise.exponentials import exp, log, log_sigmoid, sigmoid
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.nn import activations as likelihoods
 from afx.ops.nn.activations import log_softmax, relu
+from afx.ops.reductions.cumulative import subtract_top
 
 __all__ = [
     "dice",
@@ -127,23 +129,31 @@ def softmax_cross_entropy(
     if not isinstance(smoothing, Tracer) and not 0 <= smoothing <= 1:
         raise ArgumentError(f"{who}: smoothing is a share from 0 to 1: got {smoothing}; give such")
     is_counted = None if mask is None else _checked_mask(mask, a.shape[:-1], who)
-    shares = log_softmax(logits)
     if a.ndim and t.shape == a.shape:
         check_shares(targets, who)
         weights = as_numbers(targets, logits)
-        loss = -sum(likelihoods.multiply_logarithms(weights, shares), axis=-1)
+        loss = -sum(likelihoods.multiply_logarithms(weights, log_softmax(logits)), axis=-1)
     elif a.ndim and t.shape == a.shape[:-1] and t.dtype.kind in "iu":
         targets = targets if is_counted is None else where(is_counted, targets, 0)
         check_classes(targets, a.shape[-1], who)
-        loss = -take_along_axis(shares, expand_dims(targets, -1), axis=-1)[..., 0]
+        loss = _beside_classes(logits, targets)
     else:
         raise ShapeError(
             f"{who}: targets do not fit: got logits {a} and targets {t}; targets are classes int[...] "
             "or distributions float[..., classes]"
         )
     if isinstance(smoothing, Tracer) or smoothing:
-        loss = (1 - smoothing) * loss - smoothing * mean(shares, axis=-1)
+        loss = (1 - smoothing) * loss - smoothing * mean(log_softmax(logits), axis=-1)
     return loss if is_counted is None else where(is_counted, loss, 0)
+
+
+def _beside_classes(logits: ArrayLike, classes: ArrayLike) -> Array:
+    """Return ``-log softmax(logits)[class]``, of which the exponentials are all that every logit costs."""
+    x = in_floats(logits, "softmax_cross_entropy")
+    top = max(stop_gradient(x), axis=-1, keepdims=True)
+    total = log(sum(exp(subtract_top(x, top)), axis=-1))
+    chosen = take_along_axis(x, expand_dims(classes, -1), axis=-1)
+    return total - subtract_top(chosen, where(top == -math.inf, 0, top))[..., 0]
 
 
 def _checked_mask(mask: ArrayLike, shape: tuple[int, ...], who: str) -> Array:

@@ -20,19 +20,21 @@ from afx.core.primitive import (
     Tangents,
     Value,
     Values,
+    define,
     is_weak,
     record,
     register,
 )
-from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
+from afx.core.tracing.tracer import bind2, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._basic import in_floats, numpy_of, reduced, sum_dtype, xp
-from afx.ops._kinds.elementwise import reduction
+from afx.ops._basic import in_floats, numpy_of, reduced, sum_dtype
+from afx.ops._kinds.elementwise import binary
 from afx.ops._kinds.linear import batch_along_axes, in_each_part, linear
 from afx.ops.creation.creation import (
     SEQUENCES,
     as_array,
     asarray,
+    full,
     ones,
     ones_like,
     promote_operands,
@@ -44,7 +46,7 @@ from afx.ops.elementwise.exponentials import exp, expm1, log, log1p, logaddexp
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
-from afx.ops.reductions.sums import Axis, largest, max, reduce_over, sum, sum_keepdims, tie_weights
+from afx.ops.reductions.sums import Axis, largest, max, reduce_over, sum, sum_keepdims
 
 if TYPE_CHECKING:
     from afx.compiler.native_backend.lowering.recorder import Recorder
@@ -415,6 +417,27 @@ cummin_p: Primitive = _extreme("cummin", np.minimum)
 # --- Log-sum-exp: the logarithm of a sum of exponentials, without overflow
 
 
+def subtract_top(x: ArrayLike, top: ArrayLike) -> Array:
+    """Return x less the largest element of its row, 0 where both are equal, infinite ones too."""
+    return bind2(subtract_top_p, x, top)
+
+
+def _subtract_top_run(x: Any, top: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.where(x == top, 0.0, x - top)
+
+
+subtract_top_p: Primitive = binary(
+    "subtract_top",
+    _subtract_top_run,
+    (1.0, -1.0),
+    formula=_subtract_top_run,
+    kinds="f",
+    finite_partials=True,
+    traceable=True,
+)
+
+
 @register_function
 def logsumexp(x: ArrayLike, axis: Axis = None, *, b: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """Return ``log(sum(b * exp(x)))`` along axes without overflow; -inf of nothing.
@@ -493,10 +516,11 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
 
 
 def _logsumexp(x: Any, *, axis: Shape) -> Any:
-    top = largest(x, axis)
-    shift = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
-    total = xp.log(xp.sum(xp.exp(x - shift), axis=axis, keepdims=True)) + shift
-    return total.reshape(reduced(x.shape, axis))
+    if not x.size:
+        return full(reduced(x.shape, axis), -math.inf, x.dtype)
+    top = max(stop_gradient(x), axis, keepdims=True)
+    total = log(sum(exp(subtract_top(x, top)), axis, keepdims=True)) + top
+    return reshape(total, reduced(x.shape, axis))
 
 
 def _logsumexp_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:
@@ -516,18 +540,7 @@ def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:
     return Aval(reduced(x.shape, axis), x.dtype)
 
 
-def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
-    shift = where(isinf(z), 0, z)
-    share = exp(where(x == math.inf, 0, x - shift))
-    return where(isinf(z), tie_weights(z, x, axis=axis), where(x == -math.inf, 0, share))
-
-
-logsumexp_p: Primitive = reduction(
-    "logsumexp",
-    _logsumexp_run,
-    _logsumexp_abstract,
-    _softmax,
-    finite_partials=True,
-    native=_logsumexp_native,
-    formula=_logsumexp,
-)
+logsumexp_p: Primitive = define(
+    "logsumexp", "reduction", _logsumexp_run, _logsumexp_abstract,
+    batch=batch_along_axes("logsumexp"), through=_logsumexp, native=_logsumexp_native, formula=_logsumexp,
+)  # fmt: skip

@@ -1,8 +1,9 @@
-"""Weighted log-sums of exponentials: SciPy's values, and derivatives by numbers and factors."""
+"""Log-sums of exponentials: derivatives that share them; with factors SciPy's values, and derivatives by both."""
 
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -39,3 +40,42 @@ def test_factors_of_zero() -> None:
     with np.errstate(divide="ignore"):
         assert float(afx.logsumexp(np.zeros(3), b=np.zeros(3))) == -math.inf
         assert float(afx.logsumexp(np.zeros(0), b=np.zeros(0))) == -math.inf
+
+
+def test_derivatives_share_the_exponentials() -> None:
+    """A compiled gradient computes each exponential once, and gives the shares to all digits, far below the largest too."""
+    x = np.array([[3.0, -40.0, 2.5], [-700.0, 0.0, -300.0]])
+    gradient = afx.jit(afx.value_and_grad(lambda x: afx.sum(afx.logsumexp(x, axis=1))))
+    found = np.asarray(gradient(x)[1])
+    assert [e.primitive.name for e in gradient.lower(x).graph.equations].count("exp") == 1
+    with mpmath.workdps(50):
+        shares = [[mpmath.exp(v) / mpmath.fsum(map(mpmath.exp, row)) for v in row] for row in x.tolist()]
+    np.testing.assert_allclose(found, np.array(shares, float), rtol=4e-16)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward", "compiled", "batched"])
+@pytest.mark.parametrize(
+    ("x", "shares"),
+    [
+        ([math.inf, 1.0, math.inf], [0.5, 0.0, 0.5]),
+        ([-math.inf, -math.inf], [0.5, 0.5]),
+        ([-math.inf, 1.0], [0.0, 1.0]),
+        ([math.nan, 1.0], [math.nan, math.nan]),
+        ([1e300, -1e300], [1.0, 0.0]),
+    ],
+)
+def test_infinite_elements_share_the_derivative(mode: str, x: list[float], shares: list[float]) -> None:
+    """The largest ones share it evenly, whatever the transformation, and nothing warns."""
+    transform = {
+        "reverse": afx.grad(afx.logsumexp),
+        "forward": afx.jacfwd(afx.logsumexp),
+        "compiled": afx.jit(afx.grad(afx.logsumexp)),
+        "batched": lambda v: afx.vmap(afx.grad(afx.logsumexp))(v[None])[0],
+    }[mode]
+    np.testing.assert_array_equal(np.asarray(transform(np.array(x))), shares)
+
+
+def test_nothing_has_no_derivative() -> None:
+    """Of no elements the value is -inf, the derivative empty."""
+    value, slope = afx.value_and_grad(lambda x: afx.sum(afx.logsumexp(x, axis=0)))(np.zeros((0, 2)))
+    assert (float(value), slope.shape) == (-math.inf, (0, 2))
