@@ -33,7 +33,7 @@ def rules_of(primitive: Primitive) -> list[str]:
     (['lambda _z, x: cos(x)'], ['lambda _z, _x, y: y', 'lambda _z, x, _y: x'], [])
     """
     rules = primitive.derivative
-    roots = [*(rules.vjps or ()), rules.vjp_all, rules.concrete_vjp]
+    roots = [*(rules.vjps or ()), rules.vjp_all, rules.concrete_vjp, rules.through]
     if not any(roots):
         return []
     written = [rule for root in filter(None, [*roots, rules.jvp]) for rule in _written(root, set())]
