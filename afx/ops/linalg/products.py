@@ -424,7 +424,8 @@ def einsum(
 
     Args:
         subscripts: ``"ij,jk->ik"``; without an arrow the result has the letters that occur once, in alphabetical order.
-            ``...`` stands for further axes, which broadcast. A letter that an operand repeats takes its diagonal.
+            ``...`` stands for further axes, which broadcast, and are summed where the result has none. A letter that an
+            operand repeats takes its diagonal.
             NumPy's other form names axes by numbers: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``.
         *operands: one per term.
         optimize: whether to look for a good order of pairs; else from left to right.
@@ -576,10 +577,6 @@ def _parse_subscripts(subscripts: str, avals: Sequence[Aval]) -> tuple[list[str]
     if not arrow:
         names = "".join(full).replace(".", "")
         right = "..." + "".join(sorted({n for n in names if names.count(n) == 1 and n not in dots}))
-    if dots and "..." not in right:
-        raise ArgumentError(
-            f"einsum: the result lacks the axes of '...': got {subscripts!r}; write ... behind the arrow"
-        )
     result = right.replace("...", dots) if right.count("...") <= 1 else right
     for t, a in zip(full, avals, strict=True):
         if len(t) != a.ndim or not all(n in LETTERS for n in t + result):
