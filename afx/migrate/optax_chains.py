@@ -15,6 +15,7 @@ from afx import optim, pytree, random
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
 from afx.migrate.for_jax import by_name, named
+from afx.migrate.for_trees import tree_map
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sign as sign_
 from afx.ops.elementwise.comparison import isnan, logical_and, where
@@ -340,11 +341,19 @@ def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
 
     def groups(tree: Any) -> tuple[dict[Any, list[int]], list[Any], Any]:
         leaves, treedef = pytree.flatten(tree)
-        numbers = pytree.unflatten(treedef, list(range(len(leaves))))
-        labels = param_labels(tree) if callable(param_labels) else param_labels
+        numbers = pytree.unflatten(
+            treedef, [float(k) for k in range(len(leaves))]
+        )  # whole numbers in fields are no leaves
         found: dict[Any, list[int]] = {label: [] for label in transforms}
-        for label, below in _pairs(labels, numbers):
-            found[label].extend(pytree.leaves(below))
+
+        def note(label: Any, below: Any) -> Any:
+            found[label].extend(map(int, pytree.leaves(below)))
+            return label
+
+        def is_truth(x: Any) -> bool:
+            return isinstance(x, bool)
+
+        tree_map(note, param_labels(tree) if callable(param_labels) else param_labels, numbers, is_leaf=is_truth)
         return found, leaves, treedef
 
     def init(params: Any) -> Any:
@@ -366,16 +375,6 @@ def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
 
 
 multi_transform: Callable[..., Pair] = partition
-
-
-def _pairs(labels: Any, tree: Any) -> list[tuple[Any, Any]]:
-    """Return each label with the part of a tree where it stands."""
-    tags: Any = labels
-    if isinstance(labels, dict):
-        return [pair for key in tags for pair in _pairs(tags[key], tree[key])]
-    if isinstance(labels, (list, tuple)):
-        return [pair for k in range(len(tags)) for pair in _pairs(tags[k], tree[k])]
-    return [(labels, tree)]
 
 
 class InjectHyperparamsState(NamedTuple):

@@ -1,14 +1,16 @@
 """Optax's names in `afx.migrate.for_optax` move parameters as Optax does, with its arguments and defaults."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_jaxopt, for_optax, optax_chains, optax_trees
+from afx.migrate import for_jaxopt, for_optax, for_trees, optax_chains, optax_trees
 from tests.jax_settings import optimized
 
 RATED = {name for name, text in optax_chains.TABLE.items() if "learning_rate" in text.split()} - {"muon"}
@@ -185,6 +187,34 @@ def test_parameters_and_gradients_may_be_numbers(name: str) -> None:
             params = o.apply_updates(params, updates)
         seen.append([float(x) for x in params.values()])
     np.testing.assert_allclose(seen[1], seen[0], rtol=1e-5)
+
+
+@attrs.frozen
+class Pair:
+    """A model of two parts."""
+
+    w: Any
+    b: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Registered:
+    """A dataclass that a program registers."""
+
+    w: Any
+    b: Any
+
+
+@pytest.mark.parametrize("kind", [Pair, for_trees.register_dataclass(Registered)])
+def test_labels_may_stand_in_models_and_registered_classes(kind: Any) -> None:
+    """And one for all that is below it."""
+    params = kind(np.ones(2), kind(np.ones(3), 1.0))
+    opt = for_optax.multi_transform({"a": for_optax.sgd(0.5), "b": for_optax.sgd(2.0)}, kind("a", "b"))
+    updates, _ = opt.update(params, opt.init(params), params)
+    assert [np.max(x) for x in for_trees.tree_leaves(updates)] == [-0.5, -2.0, -2.0]
+    masked = for_optax.masked(for_optax.scale(3.0), kind(True, kind(False, True)))
+    updates, _ = masked.update(params, masked.init(params))
+    assert [np.max(x) for x in for_trees.tree_leaves(updates)] == [3.0, 1.0, 3.0]
 
 
 def test_nans_become_zeros() -> None:
