@@ -292,7 +292,7 @@ class JaxMigration(Migration):
             return
         home, _, last = self._name_of(node).rpartition(".")
         if home == "jax.numpy" and last in DTYPES.split() and (node.lineno, node.col_offset) in self.held:
-            self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), f"numpy.{last}"))
+            self.put(node, f"numpy.{last}")
             self.needed.add("numpy")
             return
         super().visit_Attribute(node)
@@ -317,7 +317,7 @@ class JaxMigration(Migration):
         elif isinstance(node.func, ast.Name) and node.func.id == "hasattr" and self._name_of(node.args[0]):
             self._ask(node)
         elif isinstance(node.func, ast.Name) and node.func.id == "abs" and GRADIENTS.search(b"".join(self.lines)):
-            self.edits.append(Edit((node.func.lineno, node.func.col_offset), end_of(node.func), f"{CALLS}.abs"))
+            self.put(node.func, f"{CALLS}.abs")
             self.needed.add(CALLS)
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
             self._check_update(node, node.func)
@@ -334,7 +334,7 @@ class JaxMigration(Migration):
         is_home = any(known.startswith(f"{name}.") for known in (*self.library.renamed, *self.library.modules))
         if is_home or self.library.resolve(name):
             self.bases |= set(map(id, ast.walk(node)))
-            self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), "True"))
+            self.put(node, "True")
         else:
             self.remarks.append(Remark(node.lineno, ast.unparse(node), "afx has no such name"))
 
@@ -354,7 +354,7 @@ class JaxMigration(Migration):
             return ""
         target = NAMED.get(own[0], f"{CALLS}.{own[0]}")
         self.bases.add(id(function))
-        self.edits.append(Edit((function.lineno, function.col_offset), end_of(function), target))
+        self.put(function, target)
         self.needed.add(target.rpartition(".")[0])
         return target
 
@@ -465,7 +465,7 @@ class JaxMigration(Migration):
             if isinstance(kind, ast.Name) and kind.id == "TypeError":
                 text = "TypeError, afx.errors.ShapeError"
                 text = text if isinstance(node.type, ast.Tuple) else f"({text})"
-                self.edits.append(Edit((kind.lineno, kind.col_offset), end_of(kind), text))
+                self.put(kind, text)
                 self.needed.add("afx")
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -514,11 +514,19 @@ class JaxMigration(Migration):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             parts = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Attribute)]
             fields = [n for n in parts if isinstance(n.ctx, ast.Store) and ast.unparse(n.value) == owner]
-            if fields and isinstance(node, ast.Assign) and targets == fields:
-                start, value = (node.lineno, node.col_offset), node.value
-                text = f'object.__setattr__({owner}, "{fields[0].attr}", '
-                self.edits.append(Edit(start, (value.lineno, value.col_offset), text))
-                self.edits.append(Edit(end_of(value), end_of(value), ")"))
+            names = tuple([n.attr for n in fields])
+            is_tuple = isinstance(targets[0], ast.Tuple) and targets[0].elts == fields
+            if fields and not isinstance(node, ast.AugAssign) and (targets == fields or is_tuple):
+                line, column = end_of(node.annotation if isinstance(node, ast.AnnAssign) else targets[-1])
+                rest = self.lines[line - 1][column:].partition(b"=")[2].lstrip(b" ")
+                start, stop = (node.lineno, node.col_offset), (line, len(self.lines[line - 1]) - len(rest))
+                text, close = f'object.__setattr__({owner}, "{names[0]}", ', ")"
+                if len(names) > 1:
+                    text = f"[object.__setattr__({owner}, name, value) for "
+                    text += f"name, value in zip({names}, (" if is_tuple else "value in [("
+                    close = "))]" if is_tuple else f")] for name in {names}]"
+                self.edits.append(Edit(start, stop, text))
+                self.edits.append(Edit(end_of(node), end_of(node), close))
             elif fields:
                 text = f"assign one field a line: {owner}.{fields[0].attr} = …"
                 self.remarks.append(Remark(node.lineno, f"{owner}.{fields[0].attr}", text))

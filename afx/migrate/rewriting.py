@@ -256,7 +256,7 @@ class Migration(ast.NodeVisitor):
         if text == target:
             self.needed.add(_home_of(target))
         if text != ".".join(chain):
-            self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
+            self.put(node, text)
 
     def visit_Name(self, node: ast.Name) -> None:
         """Keep the import of a module that is passed on, as in ``dir(jax)``."""
@@ -274,6 +274,10 @@ class Migration(ast.NodeVisitor):
         else:
             place, text = (_first_line(self.around[0]), 0), f"{text}\n"
         self.edits.append(Edit(place, place, text))
+
+    def put(self, node: ast.expr, text: str) -> None:
+        """Write a text where a node stands."""
+        self.edits.append(Edit((node.lineno, node.col_offset), end_of(node), text))
 
     def _note(self, line: int, name: str, dotted: str) -> None:
         """Remark on a name that is rewritten and differs."""

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -39,13 +40,27 @@ def test_modules_are_frozen_classes() -> None:
     assert migrate_source(source, "jax") == (rewritten, [])
 
 
+def test_fields_are_set_however_they_are_assigned() -> None:
+    """Values in parentheses, annotated ones, one for several fields, and several at once."""
+    source = (
+        "import equinox as eqx\nclass A(eqx.Module):\n    a: int\n    b: int\n    c: int\n    d: tuple\n    e: tuple\n"
+        "    f: int\n    def __init__(self, n):\n        self.a = (\n            n\n            + 1\n        )\n"
+        "        self.b, self.c = n, n + 2\n        self.d = self.e = n, n\n        self.f: int=(n == 3)\n"
+    )
+    rewritten, remarks = migrate_source(source, "jax")
+    assert remarks == []
+    found: dict[str, Any] = {}
+    exec(rewritten, found)
+    assert attrs.astuple(found["A"](3)) == (4, 3, 5, (3, 3), (3, 3), True)
+
+
 LEFT = {
     "import jax.random as jr\nk = jr.split(jr.key(0))\nx, y = jr.normal(k[0]), jr.gamma(k[1], 2.0)": r"other numbers than",
     "import jax.numpy as jnp\nn = jnp.linalg.matrix_rank(a, rtol=1e-2)": r"relative to the largest",
     "import jax\njax.make_jaxpr(f)(x)": r"a Graph of afx's equations",
     "import jax.numpy as jnp\njnp.sum(x, promote_integers=False)": r"afx's has no promote_integers; its arguments are x, axis",
     "import jax\ndef f(i, x):\n return x[:, 2 * i] + x[3] + x[i] + x[i - 1]": r"past the end raises IndexRangeError",
-    "import equinox as e\nclass M(e.Module):\n def __init__(self):\n  self.a, self.b = 1, 2": r"one field a line: self\.a",
+    "import equinox as e\nclass M(e.Module):\n def __init__(self):\n  self.a, self.b[0] = 1, 2": r"one field a line: self\.a",
     "from jax import lax\nlax.all_to_all(x, 'i', 0, 0)": r"outside of afx\.vmap",
     "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax": r"config\.update\(.jax_enable_x64., True\)",
     "import optax\no = optax.adafactor(0.1)": r"those of float32",
