@@ -341,8 +341,10 @@ class JaxMigration(Migration):
     def _lower(self, jitted: ast.expr, first: Any) -> None:
         """Rewrite ``f.lower(x)`` of a jitted function; that of a text has no argument."""
         start = jitted.lineno, jitted.col_offset
-        self.edits.append(Edit(start, start, f"{CALLS}.lower("))
-        self.edits.append(Edit(end_of(jitted), (first.lineno, first.col_offset), ", "))
+        self.edits += [
+            Edit(start, start, f"{CALLS}.lower("),
+            Edit(end_of(jitted), (first.lineno, first.col_offset), ", "),
+        ]
         self.needed.add(CALLS)
 
     def _rename(self, function: ast.expr, name: str, words: Sequence[tuple[str | None, ast.expr]]) -> str:
@@ -365,7 +367,8 @@ class JaxMigration(Migration):
         if any(isinstance(x, ast.Starred) for x in node.args):
             return []
         for word, x in named:
-            self.edits.append(Edit((x.lineno, x.col_offset), (x.lineno, x.col_offset), f"{word}="))
+            place = x.lineno, x.col_offset
+            self.edits.append(Edit(place, place, f"{word}="))
         return [*named, *[(k.arg, k.value) for k in node.keywords]]
 
     def _check_update(self, node: ast.Call, func: ast.Attribute) -> None:
@@ -525,11 +528,10 @@ class JaxMigration(Migration):
                     text = f"[object.__setattr__({owner}, name, value) for "
                     text += f"name, value in zip({names}, (" if is_tuple else "value in [("
                     close = "))]" if is_tuple else f")] for name in {names}]"
-                self.edits.append(Edit(start, stop, text))
-                self.edits.append(Edit(end_of(node), end_of(node), close))
+                self.edits += [Edit(start, stop, text), Edit(end_of(node), end_of(node), close)]
             elif fields:
-                text = f"assign one field a line: {owner}.{fields[0].attr} = …"
-                self.remarks.append(Remark(node.lineno, f"{owner}.{fields[0].attr}", text))
+                name = f"{owner}.{names[0]}"
+                self.remarks.append(Remark(node.lineno, name, f"assign one field a line: {name} = …"))
 
     def _set_defaults(self, function: ast.FunctionDef, node: ast.ClassDef) -> None:
         """Set fields to their defaults first, which an ``__init__`` of one's own may leave to the class."""
@@ -554,9 +556,13 @@ def _values_in(node: ast.AST) -> list[ast.expr]:
 
 
 def _may_leave(index: ast.expr, arguments: set[str]) -> bool:
-    """Tell whether an index is a sum or a product of arguments."""
+    """Tell whether an index is a sum or a product of arguments, but no tuple repeated."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    sums = [part for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Mult))]
+    sums = [
+        x
+        for x in parts
+        if isinstance(x, ast.BinOp) and isinstance(x.op, (ast.Add, ast.Mult)) and not isinstance(x.left, ast.Tuple)
+    ]
     return bool(arguments & {*WORDS.findall(" ".join(map(ast.unparse, sums)))})
 
 

@@ -84,6 +84,12 @@ LEFT = {
 }
 
 
+def test_a_repeated_tuple_is_a_place() -> None:
+    """And no sum of arguments that may be past the end."""
+    _, remarks = migrate_source("import jax\ndef f(n, x):\n    return x.at[(0,) * n].set(1.0)\n", "jax")
+    assert remarks == []
+
+
 @pytest.mark.parametrize("source", LEFT)
 def test_what_is_left_is_named(source: str) -> None:
     """What has another form is printed with what to write."""
