@@ -322,11 +322,12 @@ class JaxMigration(Migration):
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
             self._check_update(node, node.func)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "lower" and (node.args or node.keywords):
-            self._lower(node.func.value, (node.args or node.keywords)[0])
+            self._lower(node.func)
         elif isinstance(node.func, ast.Attribute) and node.func.attr in ("as_text", "cost_analysis", "memory_analysis"):
             self.remarks.append(Remark(node.lineno, ast.unparse(node.func), "tells of afx's program, or is not there"))
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "block_until_ready":  # a method
-            self.edits.append(Edit(end_of(node.func.value), end_of(node), ""))
+            line, column = end_of(node.func)
+            self.edits.append(Edit((line, column - len(".block_until_ready")), end_of(node), ""))
 
     def _ask(self, node: ast.Call) -> None:
         """Answer ``hasattr(jax, "tree")``: what is rewritten is there; of other names a remark."""
@@ -338,12 +339,12 @@ class JaxMigration(Migration):
         else:
             self.remarks.append(Remark(node.lineno, ast.unparse(node), "afx has no such name"))
 
-    def _lower(self, jitted: ast.expr, first: Any) -> None:
+    def _lower(self, func: ast.Attribute) -> None:
         """Rewrite ``f.lower(x)`` of a jitted function; that of a text has no argument."""
-        start = jitted.lineno, jitted.col_offset
+        start, (line, column) = (func.lineno, func.col_offset), end_of(func)
         self.edits += [
             Edit(start, start, f"{CALLS}.lower("),
-            Edit(end_of(jitted), (first.lineno, first.col_offset), ", "),
+            Edit((line, column - len(".lower")), (line, column + len("(")), ", "),
         ]
         self.needed.add(CALLS)
 
@@ -377,21 +378,28 @@ class JaxMigration(Migration):
         if not isinstance(at, ast.Attribute) or at.attr != "at":
             return
         if func.attr in ("apply", "power") or any(k.arg == "mode" for k in node.keywords):
-            self._read_places(at.value, at)
+            self._read_places(at)
         elif func.attr in ("mul", "div"):
-            name = {"mul": "multiply", "div": "divide"}[func.attr]
-            self.edits.append(Edit(end_of(func.value), end_of(func), f".{name}"))
+            text = {"mul": ".multiply", "div": ".divide"}[func.attr]
+            self.edits.append(Edit(end_of(func.value), end_of(func), text))
 
-    def _read_places(self, array: ast.expr, last: ast.expr) -> None:
-        """Read or update places of an array, written up to an expression's end, by JAX's modes."""
-        start, text, end = (array.lineno, array.col_offset), f"{CALLS}.at(", Edit(end_of(array), end_of(last), ")")
-        if end in self.edits:
-            return
-        for edit in [e for e in self.edits if e[:2] == (start, start) and e.text.startswith(text)]:  # of a longer chain
-            self.edits.remove(edit)
-            text += edit.text
-        self.edits.extend([Edit(start, start, text), end])
-        self.needed.add(CALLS)
+    def _read_places(self, array: ast.expr) -> bool:
+        """Read or update places of an array, which may have an ``.at``, by JAX's modes; tell whether it has one."""
+        start, (line, column), is_at = (
+            (array.lineno, array.col_offset),
+            end_of(array),
+            getattr(array, "attr", "") == "at",
+        )
+        text, end = f"{CALLS}.at(", Edit((line, column - len(".at") * is_at), (line, column), ")")
+        if end not in self.edits:
+            for edit in [
+                e for e in self.edits if e[:2] == (start, start) and e.text.startswith(text)
+            ]:  # of a longer chain
+                self.edits.remove(edit)
+                text += edit.text
+            self.edits += [Edit(start, start, text), end]
+            self.needed.add(CALLS)
+        return is_at
 
     def _name_of(self, function: ast.expr) -> str:
         """Return the dotted name of a function of the library, or an empty one."""
@@ -401,10 +409,7 @@ class JaxMigration(Migration):
     def begin(self, tree: ast.Module) -> None:
         """Do as JAX does at indices that are past the end, and remark on those computed from arguments, too."""
         for read in past_the_end(tree, self._name_of):
-            if isinstance(read.value, ast.Attribute):
-                self._read_places(read.value.value, read.value)
-            else:
-                self._read_places(read.value, read.value)
+            if not self._read_places(read.value):
                 self.edits.append(Edit(end_of(read), end_of(read), ".get()"))
         for function in ast.walk(tree):
             if isinstance(function, ast.ClassDef) and function.name in self.static:
@@ -420,16 +425,15 @@ class JaxMigration(Migration):
                 own = {argument.arg for argument in function.args.args}
                 for node in ast.walk(function):
                     if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
-                        text = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
-                        self.remarks.append(Remark(node.lineno, ast.unparse(node), text))
+                        advice = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
+                        self.remarks.append(Remark(node.lineno, ast.unparse(node), advice))
         named = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
         divides = any(isinstance(n, ast.Div) or getattr(n, "attr", "") in QUOTIENTS.split() for n in ast.walk(tree))
         small = [n for n, name in named if name in [*FLOATS.split(), *(SMALL.split() if divides else ())]]
         small = small if b"jax_enable_x64" in b"".join(self.lines) else []
         draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS.split()]
-        text = "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"
         for nodes, advice in (
-            (small, text),
+            (small, "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"),
             (draws, "draws from afx's own stream: other numbers than JAX's of that key"),
         ):
             self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in nodes[:1]])
@@ -454,7 +458,9 @@ class JaxMigration(Migration):
                     self.edits.append(Edit(start, (k.lineno, k.col_offset + len(word)), own))
                 elif k and (is_place or word in IDLE.split()) and before is not None:
                     self.bases |= set(map(id, ast.walk(value)))
-                    self.edits.append(Edit(end_of(before), end_of(value), ""))
+                    line, column = end_of(before)
+                    rest = self.lines[line - 1][column:]  # from what closes parentheses on
+                    self.edits.append(Edit((line, column + len(rest) - len(rest.lstrip(b")"))), end_of(k), ""))
                 else:
                     text = f"afx's has no {word}; its arguments are {', '.join(known)}"
                     self.remarks.append(Remark(value.lineno, f"{function}({word}=)", text))
@@ -467,8 +473,7 @@ class JaxMigration(Migration):
         for kind in node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]:
             if isinstance(kind, ast.Name) and kind.id == "TypeError":
                 text = "TypeError, afx.errors.ShapeError"
-                text = text if isinstance(node.type, ast.Tuple) else f"({text})"
-                self.put(kind, text)
+                self.put(kind, text if isinstance(node.type, ast.Tuple) else f"({text})")
                 self.needed.add("afx")
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -480,9 +485,8 @@ class JaxMigration(Migration):
         self.modules.add(node.name)
         self.needed.add("attrs")
         self.bases |= set(map(id, bases))
-        margin = " " * node.col_offset
         place = node.lineno, node.col_offset
-        self.edits.append(Edit(place, place, f"@attrs.frozen\n{margin}"))
+        self.edits.append(Edit(place, place, f"@attrs.frozen\n{' ' * node.col_offset}"))
         if bases and len(node.bases) == 1 and not node.keywords:
             first, (line, column) = bases[0], end_of(bases[0])
             self.edits.append(Edit((first.lineno, first.col_offset - 1), (line, column + 1), ""))
@@ -518,17 +522,20 @@ class JaxMigration(Migration):
             parts = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Attribute)]
             fields = [n for n in parts if isinstance(n.ctx, ast.Store) and ast.unparse(n.value) == owner]
             names = tuple([n.attr for n in fields])
-            is_tuple = isinstance(targets[0], ast.Tuple) and targets[0].elts == fields
+            is_tuple = getattr(targets[0], "elts", None) == fields
             if fields and not isinstance(node, ast.AugAssign) and (targets == fields or is_tuple):
                 line, column = end_of(node.annotation if isinstance(node, ast.AnnAssign) else targets[-1])
                 rest = self.lines[line - 1][column:].partition(b"=")[2].lstrip(b" ")
-                start, stop = (node.lineno, node.col_offset), (line, len(self.lines[line - 1]) - len(rest))
+                stop = line, len(self.lines[line - 1]) - len(rest)
                 text, close = f'object.__setattr__({owner}, "{names[0]}", ', ")"
                 if len(names) > 1:
                     text = f"[object.__setattr__({owner}, name, value) for "
                     text += f"name, value in zip({names}, (" if is_tuple else "value in [("
                     close = "))]" if is_tuple else f")] for name in {names}]"
-                self.edits += [Edit(start, stop, text), Edit(end_of(node), end_of(node), close)]
+                self.edits += [
+                    Edit((node.lineno, node.col_offset), stop, text),
+                    Edit(end_of(node), end_of(node), close),
+                ]
             elif fields:
                 name = f"{owner}.{names[0]}"
                 self.remarks.append(Remark(node.lineno, name, f"assign one field a line: {name} = …"))
@@ -538,12 +545,13 @@ class JaxMigration(Migration):
         owner, first = function.args.args[0].arg, function.body[0]
         start = first.lineno, first.col_offset
         for part in node.body:
-            if isinstance(part, ast.AnnAssign) and part.value is not None and isinstance(part.target, ast.Name):
-                words = {k.arg: k.value for k in part.value.keywords} if isinstance(part.value, ast.Call) else {}
-                default = words.get("default") if isinstance(part.value, ast.Call) else part.value
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                default = part.value
+                if isinstance(default, ast.Call):
+                    default = next((k.value for k in default.keywords if k.arg == "default"), None)
                 if default is not None:
-                    text = f'object.__setattr__({owner}, "{part.target.id}", {ast.unparse(default)})'
-                    self.edits.append(Edit(start, start, f"{text}\n{' ' * first.col_offset}"))
+                    text = f'object.__setattr__({owner}, "{part.target.id}", {ast.unparse(default)})\n'
+                    self.edits.append(Edit(start, start, text + " " * first.col_offset))
 
 
 def _values_in(node: ast.AST) -> list[ast.expr]:

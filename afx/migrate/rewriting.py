@@ -349,7 +349,7 @@ def _runs(node: ast.stmt) -> bool:
     return isinstance(node, (ast.Expr, ast.For, ast.While, ast.With, ast.If)) and not _is_text(node)
 
 
-def end_of(node: ast.expr | ast.stmt) -> tuple[int, int]:
+def end_of(node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
     """Return where a node ends in the text."""
     return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 

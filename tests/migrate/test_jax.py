@@ -54,6 +54,30 @@ def test_fields_are_set_however_they_are_assigned() -> None:
     assert attrs.astuple(found["A"](3)) == (4, 3, 5, (3, 3), (3, 3), True)
 
 
+IN_PARENTHESES = [
+    "(x @ x.T).block_until_ready()",
+    "(x\n @ x.T\n).block_until_ready()",
+    "(x + 1).at[0, 7].set(3.0, mode='drop')",
+    "(jax.jit(lambda a: a + 1)).lower(x).compile()(x)",
+    "jnp.dot(x, (x.T + 1), precision='highest')",
+    "jnp.dot(x, precision=(None), b=x.T)",
+    "types.SimpleNamespace(x=x[0]).x[jnp.round((x[0])).astype(int)]",
+]
+
+
+@pytest.mark.parametrize("expression", IN_PARENTHESES)
+def test_operands_may_stand_in_parentheses(expression: str) -> None:
+    """What is written around and behind them leaves these whole."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
+    source = (
+        f"import types\nimport jax, jax.numpy as jnp\nx = jnp.arange(6.0).reshape(2, 3)\ny = x[0]\nz = ({expression})\n"
+    )
+    ours, theirs = dict[str, Any](), dict[str, Any]()
+    exec(migrate_source(source, "jax")[0], ours)
+    exec(source, theirs)
+    np.testing.assert_allclose(np.asarray(ours["z"]), np.asarray(jax.device_get(theirs["z"])))
+
+
 LEFT = {
     "import jax.random as jr\nk = jr.split(jr.key(0))\nx, y = jr.normal(k[0]), jr.gamma(k[1], 2.0)": r"other numbers than",
     "import jax.numpy as jnp\nn = jnp.linalg.matrix_rank(a, rtol=1e-2)": r"relative to the largest",
