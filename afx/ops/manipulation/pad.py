@@ -10,7 +10,7 @@ import numpy as np
 from afx.compiler.schedule.arrays import Arrays
 from afx.core import Array, ArrayLike, Bools, Params, Primitive, Value, Values, bind, register_function
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
-from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray
@@ -329,12 +329,12 @@ def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 # -- roll --
 @register_function
-def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+def roll(x: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Return x with its elements shifted along axes; those that leave at one end enter at the other.
 
     Args:
         x: any shape.
-        shift: how far towards higher indices; one number, or one for each axis.
+        shift: how far towards higher indices; one number, or one for each axis, known or traced.
         axis: one axis or several; without any x is rolled as if it were flat.
 
     Raises:
@@ -347,19 +347,27 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | N
     aval = aval_of(x, "roll")
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, 0), aval.shape)
-    axes, shifts = list(ints(axis, "roll", "axis")), list(ints(shift, "roll", "shift"))
+    axes = list(ints(axis, "roll", "axis"))
+    try:
+        shifts: list[Any] = list(ints(shift, "roll", "shift"))
+    except ConcreteValueError:
+        shifts = list(reshape(asarray(shift), (-1,)))
     if len(shifts) == 1:
         shifts *= len(axes)
     elif len(axes) == 1:
         axes *= len(shifts)
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: shifts and axes differ in number: got {shift} and {axis}; give one for each")
-    total: dict[int, int] = {}
+    total: dict[int, Any] = {}
     for s, a in zip(shifts, axes, strict=True):
         place = normalize_axis(a, aval.ndim, "roll")
         total[place] = total.get(place, 0) + s
-    shifted = tuple([(a, s % aval.shape[a]) for a, s in sorted(total.items()) if aval.shape[a]])
-    z: Array = bind(roll_p, x, shifts=tuple([(a, s) for a, s in shifted if s]))
+    for a, s in total.items():
+        if not isinstance(s, int):  # known when it runs: an index
+            n = aval.shape[a]
+            x, total[a] = gather(x, (np.arange(n) - s) % n, axis=a), 0
+    known = [(a, s % n) for a, s in sorted(total.items()) if (n := aval.shape[a]) and s % n]
+    z: Array = bind(roll_p, x, shifts=tuple(known))
     return z
 
 

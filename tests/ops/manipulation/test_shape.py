@@ -165,6 +165,25 @@ def test_masks_pass_through_joins_and_parts() -> None:
         np.testing.assert_array_equal(np.asarray(gradient), [0.0, 0.25])
 
 
+@pytest.mark.parametrize(("shift", "axis"), [(-5, None), (2, (0, 2)), ((1, 7), (0, 2)), ((1, 2), 1), ((3, 1), (1, 1))])
+def test_rolls_by_traced_shifts(shift: Any, axis: Any) -> None:
+    """A shift may be known only when it runs: traced, an element of a batch, or of a sequence beside a known one."""
+    expected = np.roll(X, shift, axis)
+    np.testing.assert_array_equal(np.asarray(afx.jit(lambda s: afx.roll(X, s, axis))(np.asarray(shift))), expected)
+    batch = afx.vmap(lambda s: afx.roll(X, s, axis))(np.asarray([shift, shift]))
+    np.testing.assert_array_equal(np.asarray(batch), [expected, expected])
+    slope = afx.jit(afx.grad(lambda x, s: (afx.roll(x, s, axis) * X).sum()))(X, np.asarray(shift))
+    np.testing.assert_array_equal(np.asarray(slope), np.roll(X, -np.asarray(shift), axis))
+
+
+def test_rolls_by_a_known_shift_beside_a_traced_one() -> None:
+    """Each axis has its own shift."""
+    rolled = afx.jit(lambda s: afx.roll(X, (s, 1), (0, 2)))(3)
+    np.testing.assert_array_equal(np.asarray(rolled), np.roll(X, (3, 1), (0, 2)))
+    with pytest.raises(errors.DtypeError, match="holds integers"):
+        afx.jit(lambda s: afx.roll(X, s, 0))(1.5)
+
+
 def test_dtypes_are_promoted() -> None:
     """Joined arrays take a common dtype; Python numbers take that of the arrays."""
     assert afx.concat([afx.ones(1), np.ones(1)]).dtype == np.float64
@@ -237,6 +256,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "flip": (lambda: afx.flip(V, 1), errors.ShapeError, "flip: axis 1 is out of bounds"),
     "rot90": (lambda: afx.rot90(X, 1, (0, 0)), errors.ShapeError, "rot90: a plane has two axes"),
     "roll": (lambda: afx.roll(X, (1, 2), axis=(0, 1, 2)), errors.ArgumentError, "roll: shifts and axes differ"),
+    "roll by a half": (lambda: afx.roll(X, 2.5), errors.ArgumentError, "roll: shift is an int or a sequence of ints"),
     "pad negative": (lambda: afx.pad(V, -1), errors.ArgumentError, "pad: widths are not negative: .* slice"),
     "pad widths": (
         lambda: afx.pad(V, ((1, 2), (3, 4))),
@@ -281,14 +301,13 @@ STATIC: dict[str, Callable[[Any, Any], Any]] = {
     "broadcast_to": lambda x, n: afx.broadcast_to(x, (n, 2, 3, 4)),
     "tile": afx.tile,
     "repeat": afx.repeat,
-    "roll": afx.roll,
     "pad": afx.pad,
 }
 
 
 @pytest.mark.parametrize("name", STATIC)
 def test_shapes_cannot_depend_on_traced_numbers(name: str) -> None:
-    """A traced length, count or shift raises with the function's name; floats are refused too."""
+    """A traced length or count raises with the function's name; floats are refused too."""
     with pytest.raises(errors.ConcreteValueError, match=f"^{name}: .* must be known"):
         afx.jit(STATIC[name])(X, 2)
     with pytest.raises(errors.ArgumentError, match=f"^{name}: .* is an int or a sequence of ints"):
