@@ -58,7 +58,7 @@ def normalize_by_update_norm(scale_factor: float = 1.0, eps: float = 1e-6) -> Pa
     """Return a transformation to a length, which all updates have together."""
 
     def update(updates: Any, _: Any) -> Any:
-        size = scale_factor / (optim.global_norm(updates) + eps)
+        size = scale_factor / (optax_trees.norm(updates) + eps)
         return pytree.map(lambda g: g * size, updates)
 
     return stateless(update)

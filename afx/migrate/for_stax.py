@@ -10,16 +10,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx import nn, optim, pytree, random
+from afx import nn, pytree, random
 from afx.core import Array, get_default_dtype
 from afx.errors import ArgumentError
 from afx.migrate.equinox_layers import Dropout as Drop, each
 from afx.migrate.for_jax import by_name, leaky_relu, same
 from afx.migrate.for_lax import conv_general_dilated, reduce_window
+from afx.migrate.optax_trees import norm
 from afx.nn import initializers
 from afx.ops.creation.creation import asarray, ones_like, zeros as make_zeros, zeros_like
 from afx.ops.elementwise.arithmetic import abs as abs_, add, sqrt
-from afx.ops.elementwise.comparison import maximum, where
+from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import exp, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.linalg.products import matmul
@@ -486,6 +487,5 @@ def piecewise_constant(boundaries: Any, values: Any) -> Callable[[Any], Any]:
 
 def clip_grads(grad_tree: Any, max_norm: float) -> Any:
     """Return gradients whose norm is at most ``max_norm``."""
-    norm = optim.global_norm(grad_tree)
-    factor = np.minimum(max_norm / (norm + 1e-12), 1.0)
+    factor = minimum(max_norm / (norm(grad_tree) + 1e-12), 1.0)
     return pytree.map(lambda g: g * factor, grad_tree)

@@ -188,7 +188,7 @@ jax.tree all flatten flatten_with_path leaves leaves_with_path map_with_path red
 jax.tree_util tree_all tree_flatten tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map_with_path tree_reduce
   tree_structure tree_transpose: afx.migrate.for_trees.*
 jax custom_jvp custom_vjp: afx.migrate.for_lax.*
-jax.example_libraries.optimizers.l2_norm: afx.optim.global_norm
+jax.example_libraries.optimizers.l2_norm optax.global_norm: afx.migrate.optax_trees.norm
 jax.example_libraries.optimizers pack_optimizer_state=same unpack_optimizer_state=same: afx.migrate.for_jax.*
 flax.linen.hard_swish: afx.migrate.for_jax.hard_silu
 jax.example_libraries.stax logsoftmax=log_softmax: afx.nn.*
@@ -196,7 +196,6 @@ jax.example_libraries.stax.randn: afx.migrate.for_stax.normal
 jax default_matmul_precision=nullcontext named_scope=nullcontext: contextlib.*
 equinox.EquinoxRuntimeError: afx.errors.ArgumentError
 optax.Params optax.OptState optax.Updates: typing.Any
-optax.global_norm: afx.optim.global_norm
 optax.safe_int32_increment: afx.migrate.for_optax.safe_increment
 jax.lax add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh cosh sqrt
   square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma erf=special.erf
@@ -236,6 +235,7 @@ equinox.nn: a layer of afx.nn, made by its create(key, …)
 jax.random: a function of afx.random, whose arguments are named otherwise
 jax.experimental.checkify: afx.debug.callback, or afx.debug_nans
 jax.experimental.jet: afx.jvp of afx.jvp
+jax.example_libraries.optimizers: another of its optimizers
 jax.experimental.sparse: dense arrays; afx.linalg.cg takes a function for a matrix, and scipy.sparse holds data
 jax.lax.linalg: a function of afx.linalg, whose results come in NumPy's order
 jax.lax.round: where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes even numbers at halves

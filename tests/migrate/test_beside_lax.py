@@ -10,7 +10,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_jax, for_jaxopt, for_lax, for_stax
+from afx.migrate import for_jax, for_jaxopt, for_lax, for_stax, migrate_source
 
 jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
 
@@ -261,6 +261,21 @@ def test_schedules_and_initializers_are_jaxs() -> None:
     with pytest.raises(ArgumentError, match="inputs and outputs are an axis each"):
         for_stax.he_normal((0, 1), 2)
     assert np.abs(for_stax.truncated_normal(1.0, lower=-1.0)(key, (99,))).max() <= 2.0
+
+
+def test_norms_of_trees_keep_their_dtype() -> None:
+    """Gradients that are cut to a norm are float32, as those of JAX, in a compiled step too."""
+    tree = {"a": afx.asarray([3.0, 4.0]), "b": afx.asarray(12.0)}
+    lines = "import optax", "from jax.example_libraries import optimizers"
+    for text in ("optax.global_norm", "optimizers.l2_norm"):
+        names: dict[str, Any] = {}
+        exec(migrate_source("\n".join([*lines, f"norm = {text}"]), "jax")[0], names)
+        size = afx.jit(names["norm"])(tree)
+        assert (float(size), size.dtype) == (13.0, np.float32)
+    for limit in (6.5, 26.0):
+        cut = afx.jit(lambda tree, limit=limit: for_stax.clip_grads(tree, limit))(tree)
+        np.testing.assert_allclose(cut["a"], np.minimum(limit / 13, 1) * np.array([3.0, 4.0]), rtol=1e-6)
+        assert {x.dtype for x in afx.pytree.leaves(cut)} == {np.dtype(np.float32)}
 
 
 @pytest.mark.parametrize("numbers", [None, ("NHWC", "HWIO", "NHWC")])
