@@ -36,6 +36,7 @@ Bisection: root bisection
 Broyden ScipyRootFinding: root newton
 ProjectedGradient ProximalGradient: proximal"""
 KINDS: dict[str, str] = by_name(_KINDS)
+DESCENTS = ("GradientDescent", "ProjectedGradient", "ProximalGradient")
 ITERATIONS = ("bicgstab", "cg", "gmres")
 
 
@@ -70,8 +71,18 @@ class OptStep(NamedTuple):
     state: Any
 
 
+class Walk(NamedTuple):
+    """What steps of a descent carry."""
+
+    iter_num: Any
+    ahead: Any
+    t: Any
+    stepsize: Any
+    error: Any
+
+
 class Solver:
-    """A solver: ``run(init, …)`` returns an `OptStep`."""
+    """A solver: ``run(init, …)`` returns an `OptStep`, and ``update`` that of one step of a descent."""
 
     def __init__(
         self,
@@ -98,7 +109,7 @@ class Solver:
         self._gathers = options.get("acceleration", True)
 
     def __getattr__(self, name: str) -> Any:
-        text = "steps are afx's own; call run, or write steps of afx.optim's optimizers"
+        text = "steps are afx's own; call run, or jaxopt.OptaxSolver"
         raise AttributeError(f"{self.__dict__.get('_name')}.{name}: {text}")
 
     def _number(self, x: Any, given: Any) -> Any:
@@ -112,14 +123,8 @@ class Solver:
         options = {**self._limits, **({"method": method} if method else {})}
         if "Bound" in self._name or self._name == "LBFGSB":
             bounds, args = (args[0], args[1:]) if bounds is None else (bounds, args)
-        if self._name == "GradientDescent" and self._length_of:
-            self._prox = same
-            return self._descend(init_params, (None, args, kwargs))
-        if solver == "proximal":
-            name = "hyperparams_pro" + self._name[3]  # proj or prox
-            sizes, *others = [kwargs.pop(name), *args] if name in kwargs else args or [None]
-            sizes = 1.0 if sizes is None and self._prox in PROJECTIONS.values() else sizes
-            return self._descend(init_params, (sizes, others, kwargs))
+        if solver == "proximal" or (self._name == "GradientDescent" and self._length_of):
+            return self._descend(init_params, self._given(args, kwargs))
         if bounds is not None:
             options["bounds"] = tuple(bounds)
         if method == "bisection":
@@ -132,46 +137,71 @@ class Solver:
             rest = x - minimum(maximum(x - rest, low), high)
         return OptStep(found.x, State(found.iterations, norm(rest), value, found.converged))
 
+    def _given(self, args: Any, kwargs: Any) -> Any:
+        """Return sizes of a proximal step, and what the function is given beside them."""
+        if self._name == "GradientDescent":
+            return None, args, kwargs
+        name = "hyperparams_pro" + self._name[3]  # proj or prox
+        sizes, *others = [kwargs.pop(name), *args] if name in kwargs else args or [None]
+        return 1.0 if sizes is None and self._prox in PROJECTIONS.values() else sizes, others, kwargs
+
+    def _slope(self, x: Any, unravel: Any, given: Any) -> Any:
+        return grad(lambda x: self._number(unravel(x), given[1:]))(x)
+
+    def _move(self, x: Any, length: Any, slope: Any, unravel: Any, given: Any) -> Any:
+        sizes = given[:1] if self._name == "ProjectedGradient" else (given[0], length)
+        z = unravel(x - length * slope)
+        return pytree.ravel(z if self._name == "GradientDescent" else self._prox(z, *sizes))[0]
+
+    def _step(self, x: Any, state: Walk, unravel: Any, given: Any) -> tuple[Any, Walk]:
+        """Return a proximal step of Beck & Teboulle 2009, FISTA, whose length is given or searched."""
+        n, y, t, length, _ = state
+        slope = self._slope(y, unravel, given)
+
+        def is_long(trial: Any) -> Any:  # by slopes, which tell where values do no longer
+            z = self._move(y, trial[0], slope, unravel, given)
+            turn = ((self._slope(z, unravel, given) - slope) * (z - y)).sum()
+            return (2 * trial[0] * turn > ((z - y) ** 2).sum()) & (trial[1] < 15)
+
+        if self._length_of:
+            length = asarray(self._length_of(n), length.dtype)
+        else:
+            length, _ = while_loop(is_long, lambda trial: (trial[0] / 2, trial[1] + 1), (length, 0))
+        z, s = self._move(y, length, slope, unravel, given), 0.5 + (0.25 + t * t) ** 0.5
+        ahead = z + (t - 1) / s * (z - x) if self._gathers else z
+        return z, Walk(n + 1, ahead, s, length if self._length_of else 2 * length, norm(z - x) / length)
+
+    def init_state(self, init_params: Any, *_: Any, **__: Any) -> Walk:
+        """Return the state before the first step of a descent."""
+        if self._name not in DESCENTS:
+            raise AttributeError(f"{self._name}.init_state: steps are afx's own; call run, or jaxopt.OptaxSolver")
+        vector = pytree.ravel(init_params)[0]
+        one = asarray(1.0, vector.dtype)
+        return Walk(asarray(0), vector, one, one, one * np.inf)
+
+    def update(self, params: Any, state: Walk, *args: Any, **kwargs: Any) -> OptStep:
+        """Return parameters and state after a step of a descent."""
+        x, unravel = pytree.ravel(params)
+        z, state = self._step(x, state, unravel, self._given(args, kwargs))
+        return OptStep(unravel(z), state)
+
     def _descend(self, start: Any, given: Any) -> OptStep:
-        """Return where proximal steps of Beck & Teboulle 2009, FISTA, lead, whose lengths are given or searched."""
+        """Return where steps lead."""
         vector, unravel = pytree.ravel(start)
-        one, tolerance = asarray(1.0, vector.dtype), self._limits["tolerance"] or 1e-3
-
-        def slope_of(x: Any, given: Any) -> Any:
-            return grad(lambda x: self._number(unravel(x), given[1:]))(x)
-
-        def move(x: Any, length: Any, slope: Any, given: Any) -> Any:
-            sizes = given[:1] if self._name == "ProjectedGradient" else (given[0], length)
-            return pytree.ravel(self._prox(unravel(x - length * slope), *sizes))[0]
+        tolerance = self._limits["tolerance"] or 1e-3
 
         def solve(*_: Any) -> Any:
             known = pytree.map(stop_gradient, given)
 
-            def step(state: Any) -> Any:
-                n, x, y, t, length, _ = state
-                slope = slope_of(y, known)
+            def goes_on(step: Any) -> Any:
+                return (step[1].error > tolerance) & (step[1].iter_num < self._limits["max_iterations"])
 
-                def is_long(trial: Any) -> Any:  # by slopes, which tell where values do no longer
-                    z = move(y, trial[0], slope, known)
-                    turn = ((slope_of(z, known) - slope) * (z - y)).sum()
-                    return (2 * trial[0] * turn > ((z - y) ** 2).sum()) & (trial[1] < 15)
-
-                if self._length_of:
-                    length = one * self._length_of(n)
-                else:
-                    length, _ = while_loop(is_long, lambda trial: (trial[0] / 2, trial[1] + 1), (length, 0))
-                z, s = move(y, length, slope, known), 0.5 + (0.25 + t * t) ** 0.5
-                ahead = z + (t - 1) / s * (z - x) if self._gathers else z
-                return n + 1, z, ahead, s, length if self._length_of else 2 * length, norm(z - x) / length
-
-            def goes_on(state: Any) -> Any:
-                return (state[-1] > tolerance) & (state[0] < self._limits["max_iterations"])
-
-            last: Any = while_loop(goes_on, step, (0, vector, vector, one, one, one * np.inf))
-            return last[1], State(last[0], last[-1], None, last[-1] <= tolerance)
+            first = vector, self.init_state(vector)
+            x, last = while_loop(goes_on, lambda step: self._step(*step, unravel, known), first)
+            return x, State(last.iter_num, last.error, None, last.error <= tolerance)
 
         def residual(x: Any) -> Any:
-            return move(x, one, slope_of(x, given), given) - x
+            return self._move(x, 1.0, self._slope(x, unravel, given), unravel, given) - x
 
         x, state = find_root(residual, vector, solve, None, has_aux=True)
         return OptStep(unravel(x), state)

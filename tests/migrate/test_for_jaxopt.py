@@ -133,6 +133,14 @@ def test_programs_say_so() -> None:
     assert [(r.line, r.advice.partition(":")[0]) for r in remarks] == [(2, "steps are afx's own")]
 
 
+def test_steps_of_other_solvers_are_refused() -> None:
+    """One step of a quasi-Newton method needs what is afx's own."""
+    with pytest.raises(
+        AttributeError, match=r"LBFGS\.init_state: steps are afx's own; call run, or jaxopt\.OptaxSolver"
+    ):
+        for_jaxopt.LBFGS(ridge).init_state(np.zeros(3))
+
+
 def test_projections() -> None:
     """The nearest points of a simplex and of balls: Duchi and others' and a scaled vector."""
     np.testing.assert_allclose(for_jaxopt.projection_simplex(np.array([0.5, 1.2, -0.3])), [0.15, 0.85, 0.0], atol=1e-15)
@@ -156,6 +164,11 @@ def walk(jaxopt: Any, np_: Any, slope: Any) -> list[Any]:
     steps = [solver.run(start, 0.3, data=(X, Y)) for solver in solvers]
     prox = jaxopt.ProximalGradient(fun, prox=jaxopt.prox.prox_lasso, stepsize=0.05, maxiter=7)
     steps.append(prox.run(start, 0.2, 0.3, (X, Y)))
+    for solver, args in (*[(solver, (0.3, (X, Y))) for solver in solvers], (prox, (0.2, 0.3, (X, Y)))):
+        params, state = start, solver.init_state(start, *args)
+        for _ in range(3):
+            params, state = solver.update(params, state, *args)
+        steps.append((params, state))
     last = jaxopt.GradientDescent(fun, stepsize=0.1, tol=1e-13, maxiter=900)
     derivative = slope(lambda l2: last.run(start, l2, (X, Y)).params["w"].sum())(0.3)
     return [x for p, s in steps for x in (p["w"], s.iter_num, s.error)] + [derivative]
