@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from afx import nn, pytree, random
-from afx.control.scan import scan
+from afx.control.scan import scan as scan_parts
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
 from afx.migrate import for_jax, for_stax
@@ -515,8 +515,7 @@ class GRUCell(_Cell):
         """Return the next vector, twice."""
         hr, hz, hn, r, z, n = self._sums(carry, inputs, "rzn", "rzn", "n")
         r, z = self.gate_fn(r + hr), self.gate_fn(z + hz)
-        new = (1.0 - z) * self.activation_fn(n + r * hn) + z * carry
-        return new, new
+        return ((1.0 - z) * self.activation_fn(n + r * hn) + z * carry,) * 2
 
 
 class SimpleCell(_Cell):
@@ -525,8 +524,7 @@ class SimpleCell(_Cell):
     def __call__(self, carry: Any, inputs: Any) -> Any:
         """Return the next vector, twice."""
         h, x = self._sums(carry, inputs, ("",), ("",), ())
-        new = self.activation_fn(x + h)
-        return new, new
+        return (self.activation_fn(x + h),) * 2
 
 
 class LSTMCell(_Cell):
@@ -569,14 +567,54 @@ class RNN(Module):
                 f"RNN: sequences of one length, from one start: got {', '.join(options)}; give initial_carry="
             )
         x: Any = asarray(inputs) if chosen["time_major"] else np_.moveaxis(asarray(inputs), -2, 0)
-        x = x[::-1] if chosen["reverse"] else x
         carry = self.cell.initialize_carry(random.key(0), x.shape[1:]) if initial_carry is None else initial_carry
-        carry, first = self.cell(carry, x[0])  # which makes its parameters
-        carry, rest = scan(self.cell, carry, x[1:])
-        z = np_.concatenate([first[None], rest])
+        carry, z = _run_along(self.cell, carry, x, chosen["reverse"])
         z = z[::-1] if chosen["reverse"] and chosen["keep_order"] else z
         z = z if chosen["time_major"] else np_.moveaxis(z, 0, -2)
         return (carry, z) if chosen["return_carry"] else z
+
+
+def _run_along(step: Any, carry: Any, xs: Any, reverse: bool) -> Any:
+    """Return what is carried along the first axis, and the results there; the first step makes parameters."""
+    xs = pytree.map(lambda x: x[::-1], xs) if reverse else xs
+    carry, first = step(carry, pytree.map(lambda x: x[0], xs))
+    carry, rest = scan_parts(step, carry, pytree.map(lambda x: x[1:], xs))
+    return carry, pytree.map(lambda z, others: np_.concatenate([z[None], others]), first, rest)
+
+
+def scan(
+    target: Any,
+    variable_axes: Any = None,
+    variable_broadcast: Any = False,
+    *,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    reverse: bool = False,
+    **_: Any,
+) -> Any:  # Flax's
+    """Return a class of modules ``(carry, *xs)`` that run a module along axes, with the same parameters everywhere.
+
+    Raises:
+        ArgumentError: places have variables of their own.
+    """
+    if variable_axes or variable_broadcast != "params":
+        raise ArgumentError("scan: places share parameters: give variable_broadcast='params' alone, or write a loop")
+
+    def move(tree: Any, ends: Any) -> Any:
+        return pytree.map(lambda x: np_.moveaxis(asarray(x), *ends), tree)
+
+    class Scanned(target):  # type: ignore[misc]  # any module
+        def __call__(self, carry: Any, *xs: Any) -> Any:
+            columns = tuple([move(x, (k, 0)) for x, k in zip(xs, each(len(xs), in_axes), strict=True)])
+
+            def step(carry: Any, x: Any) -> Any:
+                return self._run(SCOPES[-1].within(self), target.__call__, carry, *x)
+
+            carry, z = _run_along(step, carry, columns, reverse)
+            return carry, move(pytree.map(lambda z: z[::-1], z) if reverse else z, (0, out_axes))
+
+    Scanned.__name__ = f"Scan{target.__name__}"
+    return Scanned
 
 
 class Bidirectional(Module):
@@ -602,19 +640,17 @@ class Embed(Module):
     param_dtype: Any = np.float32
     embedding_init: Any = None
 
-    def _table(self) -> Array:
+    def _table(self) -> Any:
         draw = self.embedding_init or for_stax.normal(self.features**-0.5)
-        table: Array = self.param("embedding", draw, (self.num_embeddings, self.features), self.param_dtype)
-        return table
+        return self.param("embedding", draw, (self.num_embeddings, self.features), self.param_dtype)
 
-    def __call__(self, inputs: Any) -> Array:
+    def __call__(self, inputs: Any) -> Any:
         """Return [..., features]."""
         return self._table()[inputs]
 
-    def attend(self, query: Any) -> Array:
+    def attend(self, query: Any) -> Any:
         """Return products with all rows."""
-        z: Array = query @ self._table().mT
-        return z
+        return query @ self._table().mT
 
 
 class Dropout(Module):
@@ -660,8 +696,7 @@ def max_pool(inputs: Any, window_shape: Any, strides: Any = None, padding: Any =
 
 def avg_pool(inputs: Any, window_shape: Any, strides: Any = None, padding: Any = "VALID") -> Array:
     """Return the mean of windows of [batch, *space, channels]; padding counts."""
-    total = _pool(0.0, add, inputs, window_shape, strides, padding)
-    return multiply(total, 1 / math.prod(window_shape))
+    return multiply(_pool(0.0, add, inputs, window_shape, strides, padding), 1 / math.prod(window_shape))
 
 
 # --- Dataclasses and train states
@@ -716,39 +751,6 @@ class TrainState:
 unfreeze: Callable[[Any], Any] = _plain  # none is frozen here
 freeze: Callable[[Any], Any] = _plain
 FrozenDict: type = dict
-
-
-def flatten_dict(
-    xs: Any, keep_empty_nodes: bool = False, is_leaf: Any = None, sep: str | None = None
-) -> dict[Any, Any]:
-    """Return values by tuples of keys, or by keys joined by a text."""
-    found = dict[Any, Any]()
-
-    def visit(path: tuple[Any, ...], value: Any) -> None:
-        known: Any = value
-        is_empty = keep_empty_nodes and path and not value
-        if not isinstance(value, dict) or is_empty or (path and is_leaf is not None and is_leaf(path, known)):
-            found[sep.join(path) if sep else path] = known
-            return
-        for name in known:
-            visit((*path, name), known[name])
-
-    visit((), xs)
-    return found
-
-
-def unflatten_dict(xs: Any, sep: str | None = None) -> dict[Any, Any]:
-    """Return dicts of dicts again."""
-    found = dict[Any, Any]()
-    for path, value in xs.items():
-        *above, last = path.split(sep) if sep else path
-        functools.reduce(lambda at, key: at.setdefault(key, {}), above, found)[last] = value
-    return found
-
-
-def path_aware_map(f: Callable[..., Any], nested_dict: Any) -> Any:
-    """Return dicts of a function of paths and values."""
-    return unflatten_dict({path: f(path, value) for path, value in flatten_dict(nested_dict).items()})
 
 
 def to_state_dict(target: Any) -> Any:

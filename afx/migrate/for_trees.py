@@ -374,3 +374,39 @@ def _partial_of(fn: Any, parts: Any) -> Any:
 
 
 register_pytree_node(Partial, _parts_of, _partial_of)
+
+
+# --- Dicts by paths, as Flax has them
+
+
+def flatten_dict(
+    xs: Any, keep_empty_nodes: bool = False, is_leaf: Any = None, sep: str | None = None
+) -> dict[Any, Any]:
+    """Return values by tuples of keys, or by keys joined by a text."""
+    found = dict[Any, Any]()
+
+    def visit(path: tuple[Any, ...], value: Any) -> None:
+        known: Any = value
+        is_empty = keep_empty_nodes and path and not value
+        if not isinstance(value, dict) or is_empty or (path and is_leaf is not None and is_leaf(path, known)):
+            found[sep.join(path) if sep else path] = known
+            return
+        for name in known:
+            visit((*path, name), known[name])
+
+    visit((), xs)
+    return found
+
+
+def unflatten_dict(xs: Any, sep: str | None = None) -> dict[Any, Any]:
+    """Return dicts of dicts again."""
+    found = dict[Any, Any]()
+    for path, value in xs.items():
+        *above, last = path.split(sep) if sep else path
+        functools.reduce(lambda at, key: at.setdefault(key, {}), above, found)[last] = value
+    return found
+
+
+def path_aware_map(f: Callable[..., Any], nested_dict: Any) -> Any:
+    """Return dicts of a function of paths and values."""
+    return unflatten_dict({path: f(path, value) for path, value in flatten_dict(nested_dict).items()})

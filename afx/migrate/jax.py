@@ -113,7 +113,8 @@ jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
 jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
 flax.core flax.core.frozen_dict flax.linen flax.serialization flax.struct: afx.migrate.for_flax
-flax.training.common_utils flax.training.train_state flax.traverse_util: afx.migrate.for_flax"""
+flax.training.common_utils flax.training.train_state: afx.migrate.for_flax
+flax.traverse_util: afx.migrate.for_trees"""
 # names of JAX's, and what stands for them
 _RENAMED = """jax.lax.linalg.tridiagonal_solve: afx.linalg.tridiagonal_solve
 equinox.filter: afx.migrate.for_equinox.filter_tree
@@ -226,7 +227,6 @@ optax.add_noise optax.noisy_sgd: draws from afx's own stream: other numbers than
 _ADVICE = """flax.core.copy: {**params, **others}
 flax.jax_utils flax.training.common_utils: the value itself: there is one device
 flax.linen.Fp8: flax.linen's layers of float32
-flax.linen.scan: nn.RNN, or afx.scan in a method, of a layer that was called once before
 flax.linen.tabulate: afx.pytree.map(lambda p: p.shape, variables)
 flax.linen.vmap: afx.vmap of model.apply
 flax.nnx: flax.linen's modules, or layers of afx.nn

@@ -9,7 +9,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_flax, for_jax, for_optax, migrate_source
+from afx.migrate import for_flax, for_jax, for_optax, for_trees, migrate_source
 
 RNG = np.random.default_rng(0)
 
@@ -220,12 +220,39 @@ BESIDE: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
     "SimpleCell": (lambda nn: nn.SimpleCell(3), (CARRY, SEQUENCE[:, 0])),
     "LSTMCell": (lambda nn: nn.LSTMCell(3), ((CARRY, 2 * CARRY), SEQUENCE[:, 0])),
     "RNN": (lambda nn: nn.RNN(nn.OptimizedLSTMCell(3), return_carry=True, reverse=True), (SEQUENCE,)),
+    "scan": (
+        lambda nn: nn.scan(
+            nn.OptimizedLSTMCell, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1
+        )(3),
+        ((CARRY, 2 * CARRY), SEQUENCE),
+    ),
+    "scan from the end": (lambda nn: stacked(nn)(3), (CARRY, SEQUENCE, SEQUENCE.swapaxes(0, 1))),
     "Bidirectional": (lambda nn: nn.Bidirectional(nn.RNN(nn.GRUCell(3)), nn.RNN(nn.GRUCell(2))), (SEQUENCE,)),
     "Sequential": (lambda nn: nn.Sequential([nn.Dense(3), nn.relu, nn.Dense(2)]), (SEQUENCE,)),
     "Embed": (lambda nn: nn.Embed(5, 3), (np.array([[0, 4], [2, 2]]),)),
     "LayerNorm": (lambda nn: nn.LayerNorm(), (SEQUENCE,)),
     "attention": (lambda nn: nn.MultiHeadAttention(2), (SEQUENCE,)),
 }
+
+
+def stacked(nn: Any) -> Any:
+    """Return a class whose steps have layers of their own, of two sequences from the end."""
+
+    class Step(nn.Module):  # type: ignore[misc]  # of two libraries
+        features: int
+
+        @nn.compact
+        def __call__(self, carry: Any, x: Any, y: Any) -> Any:
+            z = nn.Dense(self.features)(x) + nn.Dense(self.features)(y) * carry
+            return z, {"z": z, "square": z**2}
+
+    return nn.scan(Step, variable_broadcast="params", split_rngs={"params": False}, in_axes=(1, 0), reverse=True)
+
+
+def test_scans_share_parameters() -> None:
+    """What gives each place its own is refused."""
+    with pytest.raises(ArgumentError, match="scan: places share parameters"):
+        for_flax.scan(for_flax.Dense, variable_axes={"params": 0}, split_rngs={"params": True}, length=3)
 
 
 @pytest.mark.parametrize("name", BESIDE)
@@ -311,14 +338,14 @@ def test_modules_are_named_by_who_holds_them() -> None:
 def test_dicts_are_flat_and_kept() -> None:
     """Paths by tuples or text, and states of trees as dicts and bytes, which come back."""
     tree = {"a": {"w": 1, "b": {"c": 2}}, "e": {}}
-    flat = for_flax.flatten_dict(tree)
+    flat = for_trees.flatten_dict(tree)
     assert flat == {("a", "w"): 1, ("a", "b", "c"): 2}
-    assert for_flax.flatten_dict(tree, keep_empty_nodes=True) == flat | {("e",): {}}
-    assert for_flax.flatten_dict(tree, is_leaf=lambda p, _: p == ("a", "b")) == {("a", "w"): 1, ("a", "b"): {"c": 2}}
-    joined = for_flax.flatten_dict(tree, sep="/")
+    assert for_trees.flatten_dict(tree, keep_empty_nodes=True) == flat | {("e",): {}}
+    assert for_trees.flatten_dict(tree, is_leaf=lambda p, _: p == ("a", "b")) == {("a", "w"): 1, ("a", "b"): {"c": 2}}
+    joined = for_trees.flatten_dict(tree, sep="/")
     assert joined == {"a/w": 1, "a/b/c": 2}
-    assert for_flax.unflatten_dict(joined, sep="/") == {"a": tree["a"]}
-    assert for_flax.path_aware_map(lambda p, _: p[-1], {"x": {"y": 1}}) == {"x": {"y": "y"}}
+    assert for_trees.unflatten_dict(joined, sep="/") == {"a": tree["a"]}
+    assert for_trees.path_aware_map(lambda p, _: p[-1], {"x": {"y": 1}}) == {"x": {"y": "y"}}
     assert for_flax.unfreeze(for_flax.freeze(tree)) == tree
     layer = for_flax.Dense(2)
     params = layer.init(afx.random.key(0), np.ones((1, 3)))["params"]

@@ -92,7 +92,6 @@ LEFT = {
     "import jax.scipy.linalg as jsl\nx = jsl.inv(a, True)": r"afx's takes 1 by place",
     "from jax.experimental import sparse\nm = sparse.BCOO.fromdense(x)": r"dense arrays; afx\.linalg\.cg",
     "import jaxopt\ns = jaxopt.BlockCoordinateDescent(f)": r"afx has nothing of this name|has no attribute",
-    "import flax.linen as nn\ns = nn.scan(nn.GRUCell)": r"nn\.RNN",
     "from jax.experimental import io_callback": r"jax\.pure_callback",
     "import optax\nif hasattr(optax, 'privacy'):\n    f()": r"afx has no such name",
     "from jax import random\nk = random.split(k, (2, 3))": r"two numbers each",
