@@ -295,6 +295,24 @@ def _init_pool(pool: _Pool, n: int, kernel_size: Any, stride: Any = 1, padding: 
     _set(pool, is_mean=is_mean, num_spatial_dims=n, kernel_size=window, stride=steps, padding=pads)
 
 
+@attrs.frozen
+class _AdaptivePool:
+    """A pool of [channels, *space] to so many positions, of parts whose lengths differ by one at most."""
+
+    operation: Any = static()
+    target_shape: Any = static()
+
+    def __call__(self, x: Any, **_: Any) -> Any:
+        """Return [channels, *positions]."""
+        for axis, n in enumerate(self.target_shape, 1):
+            x = np_.stack([self.operation(part, axis) for part in np_.array_split(x, n, axis)], axis)
+        return x
+
+
+def _init_adaptive(pool: _AdaptivePool, n: int, target_shape: Any, *, operation: Any) -> None:
+    _set(pool, operation=operation, target_shape=each(n, target_shape))
+
+
 @functools.cache
 def __getattr__(name: str) -> Any:
     """Return the class of a convolution, or a pool, of so many axes."""
@@ -302,6 +320,8 @@ def __getattr__(name: str) -> Any:
         "Conv": (Conv, Conv.__init__), "ConvTranspose": (ConvTranspose, ConvTranspose.__init__),
         "AvgPool": (_Pool, functools.partial(_init_pool, is_mean=True)),
         "MaxPool": (_Pool, functools.partial(_init_pool, is_mean=False)),
+        "AdaptiveAvgPool": (_AdaptivePool, functools.partial(_init_adaptive, operation=np.mean)),
+        "AdaptiveMaxPool": (_AdaptivePool, functools.partial(_init_adaptive, operation=np.max)),
     }  # fmt: skip
     kind, n = kinds.get(name[:-2]), name[-2:-1]
     if kind is None or not n.isdigit() or name[-1] != "d":
@@ -411,14 +431,9 @@ class Embedding:
     embedding_size: Any = static()
 
     def __init__(
-        self,
-        num_embeddings: Any = None,
-        embedding_size: Any = None,
-        weight: Any = None,
-        dtype: Any = None,
-        *,
+        self, num_embeddings: Any = None, embedding_size: Any = None, weight: Any = None, dtype: Any = None, *,
         key: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         shape = (num_embeddings, embedding_size) if weight is None else np.shape(weight)
         _set(self, weight=draw("normal", key, shape, dtype) if weight is None else asarray(weight))
         _set(self, num_embeddings=shape[0], embedding_size=shape[1])

@@ -34,6 +34,8 @@ LAYERS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     ),
     "ConvTranspose2d, same": (lambda e, k: e.ConvTranspose(2, 4, 2, 3, 2, "SAME", dilation=2, key=k), (IMAGE,)),
     "MaxPool2d": (lambda e, k: e.MaxPool2d(2, 2), (IMAGE,)),
+    "AdaptiveAvgPool2d": (lambda e, k: e.AdaptiveAvgPool2d((3, 2)), (IMAGE,)),
+    "AdaptiveMaxPool2d": (lambda e, k: e.AdaptiveMaxPool2d(2), (IMAGE,)),
     "AvgPool2d": (lambda e, k: e.AvgPool2d(kernel_size=(3, 2), padding=1), (IMAGE,)),
     "LayerNorm": (lambda e, k: e.LayerNorm(6), (V,)),
     "LayerNorm, plain": (lambda e, k: e.LayerNorm((5, 6), use_weight=False, use_bias=False), (SEQUENCE,)),
