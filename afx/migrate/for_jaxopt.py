@@ -1,4 +1,4 @@
-"""Solvers of jaxopt and `jax.scipy` on afx's: what they find is the same, the way to it and its steps are afx's."""
+"""Solvers of jaxopt, diffrax and `jax.scipy` on afx's: what they find is the same, the way to it and its steps are afx's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from afx import linalg, nn, optim, pytree
+from afx import integrate, linalg, nn, optim, pytree
 from afx.control.while_loop import while_loop
 from afx.core import Array
+from afx.errors import ArgumentError
 from afx.migrate.for_jax import abs, bound, by_name, same
 from afx.migrate.for_lax import Short, custom_root as find_root
 from afx.migrate.optax_trees import PROJECTIONS
@@ -37,6 +38,7 @@ Broyden ScipyRootFinding: root newton
 ProjectedGradient ProximalGradient: proximal"""
 KINDS: dict[str, str] = by_name(_KINDS)
 DESCENTS = ("GradientDescent", "ProjectedGradient", "ProximalGradient")
+np_: Any = np  # NumPy's functions, of Arrays
 ITERATIONS = ("bicgstab", "cg", "gmres")
 
 
@@ -46,6 +48,8 @@ def __getattr__(name: str) -> Any:
         return functools.partial(_onto_pair, PROJECTIONS[name])
     if name in PROJECTIONS or name in FORMULAS:
         return {**PROJECTIONS, **FORMULAS}[name]
+    if name in METHODS:
+        return bound(_choose, name)
     if name not in (*KINDS, *ITERATIONS):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return bound(Solver if name in KINDS else _solve, name)
@@ -346,6 +350,100 @@ FORMULAS: dict[str, Short] = {
         nn.softmax_cross_entropy(data[0] @ w, data[1]).mean() + 0.5 * l2reg * (w * w).sum()
     ),
 }
+
+
+# --- Differential equations by diffrax's names
+
+
+# diffrax's methods, adjoints and sizes of steps, and afx's words for them
+_METHODS = """Bosh3 Dopri5 Heun Midpoint Ralston Tsit5: dopri5
+Dopri8: dop853
+Euler: euler
+ImplicitEuler Kvaerno3 Kvaerno4 Kvaerno5: radau
+BacksolveAdjoint: adjoint
+DirectAdjoint ForwardMode RecursiveCheckpointAdjoint: steps
+ConstantStepSize: fixed
+PIDController: own"""
+METHODS: dict[str, str] = by_name(_METHODS)
+EXACT = ("Dopri5", "Dopri8", "Euler", "Tsit5")  # whose fixed steps are afx's, or nearly
+RESULTS = types.SimpleNamespace(successful=True, max_steps_reached=False)
+ODETerm: Callable[..., Any] = same  # the field itself
+
+
+@attrs.frozen
+class Choice:
+    """A method, an adjoint, or sizes of steps, by its name."""
+
+    name: str = pytree.static()
+    rtol: Any = pytree.static(default=None)
+    atol: Any = pytree.static(default=None)
+
+
+def _choose(name: str, rtol: Any = None, atol: Any = None, **_: Any) -> Choice:
+    return Choice(name, rtol, atol)
+
+
+@attrs.frozen
+class SaveAt:
+    """Which states are kept."""
+
+    t0: bool = pytree.static(default=False)
+    t1: bool = pytree.static(default=False)
+    ts: Any = None
+    steps: bool = pytree.static(default=False)
+    dense: bool = pytree.static(default=False)
+
+
+@attrs.frozen
+class Solution:
+    """States that were kept, and the solution at all times."""
+
+    ts: Any
+    ys: Any
+    stats: dict[str, Any]
+    result: Any
+    evaluate: Any
+
+
+def diffeqsolve(
+    terms: Any,
+    solver: Choice,
+    t0: Any,
+    t1: Any,
+    dt0: Any,
+    y0: Any,
+    args: Any = None,
+    *,
+    saveat: Any = SaveAt(t1=True),
+    stepsize_controller: Any = Choice("ConstantStepSize"),
+    adjoint: Any = Choice("DirectAdjoint"),
+    max_steps: int | None = 4096,
+    **others: Any,
+) -> Solution:
+    """Return what `afx.integrate.odeint` finds, by diffrax's names of its parts; nan where it did not come.
+
+    Raises:
+        ArgumentError: fixed steps of a method that afx has not, or events and their like.
+    """
+    others.pop("throw", None)
+    is_fixed = stepsize_controller.name == "ConstantStepSize"
+    if others or (is_fixed and solver.name not in EXACT):
+        text = f"{', '.join(others) or 'fixed steps'} of {solver.name}"
+        raise ArgumentError(f"diffeqsolve: got {text}; give PIDController(rtol, atol), or call afx.integrate.odeint")
+    limits: dict[str, Any] = (
+        {"step": dt0} if is_fixed else {n: getattr(stepsize_controller, n) for n in ("rtol", "atol")}
+    )
+    inner = [] if saveat.ts is None else [np_.atleast_1d(saveat.ts)]
+    times = np_.concatenate([np_.atleast_1d(asarray(t) * 1.0) for t in (t0, *inner, t1)])
+    options = {"method": METHODS[solver.name], "gradient": METHODS[adjoint.name], "dense": saveat.dense or saveat.steps}
+    found: Any = integrate.odeint(terms, y0, times, args, max_steps=max_steps or 100_000, **options, **limits)
+    chosen: Any = [0] * saveat.t0 + [*range(1, len(times) - 1)] + [len(times) - 1] * saveat.t1
+    ts, ys = times, found.ys
+    if saveat.steps:
+        ts, ys, chosen = found.solution.ts, found.solution.ys, slice(1, None)
+    ts, ys = pytree.map(lambda x: x[chosen], (ts, ys))
+    stats = {"num_steps": found.iterations + found.rejected, "num_accepted_steps": found.iterations}
+    return Solution(ts, ys, {**stats, "num_rejected_steps": found.rejected}, found.converged, found.solution)
 
 
 # --- Solvers of jax.scipy

@@ -108,7 +108,7 @@ jax.scipy.ndimage: afx.ndimage
 jax.scipy.signal: afx.signal
 jax.scipy.special: afx.special
 jax.scipy.stats: afx.stats
-jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
+diffrax jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
 jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
 jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
@@ -211,11 +211,12 @@ equinox filter_eval_shape=eval_shape filter_hessian=hessian filter_jacfwd=jacfwd
   filter_vjp=vjp: afx.*
 jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 # names that are rewritten and yet differ, and how
-_NOTES = """jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
+_NOTES = """diffrax.Bosh3 diffrax.Heun diffrax.Midpoint diffrax.Ralston: takes steps of dopri5, by PIDController alone
+jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
 optax.adafactor: its decay has all digits, Optax's those of float32: agrees to the tolerance
 optax.lbfgs: the line search is afx's own: what is found agrees to the tolerance
 jax.nn.dot_product_attention: JAX's softmax is float32 whatever the dtype: agrees to the tolerance
-jax.experimental.ode.odeint: steps are afx's own: results agree with JAX's to the tolerance
+diffrax.diffeqsolve jax.experimental.ode.odeint: steps are afx's own: results agree to the tolerance
 jax.scipy.optimize.minimize: steps are afx's own: what is found agrees to the tolerance
 jax.scipy.special.sph_harm_y: orders are Python's integers, where JAX's are arrays
 jax.scipy.stats.gaussian_kde: an integral is cdf(b) - cdf(a), draws are rvs(key, n), a bandwidth is bandwidth=

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import afx
+from afx.errors import ArgumentError
 from afx.migrate import for_jaxopt, for_optax, migrate_source
 
 RNG = np.random.default_rng(0)
@@ -213,3 +214,42 @@ def test_steps_of_optax() -> None:
     names: dict[str, Any] = {}
     exec(migrate_source("from jaxopt.tree_util import tree_add, tree_l2_norm", "jax")[0], names)
     assert names["tree_l2_norm"](names["tree_add"]([afx.ones(2)], [2 * afx.ones(2)])) == pytest.approx(18**0.5)
+
+
+def follow(diffrax: Any, np_: Any, slope: Any) -> list[Any]:
+    """Return states at times, at all steps and in between, and slopes by both adjoints."""
+
+    def field(t: Any, y: Any, args: Any) -> Any:
+        return {"x": y["v"], "v": -args["k"] * y["x"] + np_.sin(t)}
+
+    def solve(k: Any, adjoint: Any, **options: Any) -> Any:
+        start, own = (
+            {"x": np_.asarray(1.0), "v": np_.asarray(0.5)},
+            diffrax.PIDController(rtol=1e-9, atol=1e-9, pcoeff=0.1),
+        )
+        options = {"solver": diffrax.Tsit5(), "stepsize_controller": own, "adjoint": adjoint} | options
+        return diffrax.diffeqsolve(diffrax.ODETerm(field), t0=0.0, t1=2.0, dt0=0.01, y0=start, args={"k": k}, **options)
+
+    plain = diffrax.RecursiveCheckpointAdjoint()
+    times = solve(2.0, plain, saveat=diffrax.SaveAt(ts=np_.asarray([0.5, 1.0, 1.5]), t0=True, t1=True, dense=True))
+    last = solve(2.0, plain)
+    euler = {"solver": diffrax.Euler(), "stepsize_controller": diffrax.ConstantStepSize()}
+    steps = solve(2.0, plain, saveat=diffrax.SaveAt(steps=True), **euler, max_steps=200)
+    slopes = [slope(lambda k, a=a: solve(k, a).ys["x"][0])(2.0) for a in (plain, diffrax.BacksolveAdjoint())]
+    ends = [times.result == diffrax.RESULTS.successful, *[steps.stats[f"num{n}_steps"] for n in ("", "_rejected")]]
+    return [times.ts, times.ys["x"], times.evaluate(0.7)["v"], last.ys["x"], steps.ys["v"], *slopes, *ends]
+
+
+def test_equations_are_diffraxs() -> None:
+    """States at the times and steps that are kept agree to the tolerance; fixed steps of Euler's are the same."""
+    diffrax, jax = pytest.importorskip("diffrax"), pytest.importorskip("jax")
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        found, want = follow(for_jaxopt, afx, afx.grad), follow(diffrax, jax.numpy, jax.grad)
+    for z, w in zip(found, want, strict=True):
+        np.testing.assert_allclose(z, np.asarray(w), rtol=2e-8)
+    source = "import diffrax as dfx\nsol = dfx.diffeqsolve(dfx.ODETerm(f), dfx.Heun(), 0.0, 1.0, 0.1, y)\n"
+    text, remarks = migrate_source(source, "jax")
+    assert text == source.replace("import diffrax", "import afx.migrate.for_jaxopt")
+    assert {r.name for r in remarks} == {"dfx.diffeqsolve", "dfx.Heun"}
+    with pytest.raises(ArgumentError, match="fixed steps of Heun; give PIDController"):
+        for_jaxopt.diffeqsolve(lambda t, y, _: -y, for_jaxopt.Heun(), 0.0, 1.0, 0.1, 1.0)
