@@ -274,6 +274,22 @@ JAX = Library(
 )
 
 
+def _divided(tree: ast.Module, dtypes: list[ast.Attribute]) -> list[ast.Attribute]:
+    """Return small dtypes of a program that divides, but for those in assignments to names that none divides or returns."""
+    nodes = [*ast.walk(tree)]
+    quotients = [n for n in nodes if isinstance(getattr(n, "op", None), ast.Div)]
+    quotients += [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "attr", "") in QUOTIENTS.split()]
+    inside = [x for n in quotients for x in ast.walk(n)]
+    names = {x.id for x in [*inside, *[n.value for n in nodes if isinstance(n, ast.Return)]] if isinstance(x, ast.Name)}
+    kept = {id(x) for x in inside}
+    for n in nodes:
+        targets = {x.id for t in getattr(n, "targets", ()) for x in ast.walk(t) if isinstance(x, ast.Name)}
+        if targets and not targets & names:
+            away = {id(x) for call in ast.walk(n) if isinstance(call, ast.Call) for x in ast.walk(call)} - kept
+            dtypes = [d for d in dtypes if id(d) not in away]
+    return dtypes if quotients else []
+
+
 class JaxMigration(Migration):
     """A migration that writes modules as frozen attrs classes too."""
 
@@ -429,8 +445,8 @@ class JaxMigration(Migration):
                         advice = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), advice))
         named = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
-        divides = any(isinstance(n, ast.Div) or getattr(n, "attr", "") in QUOTIENTS.split() for n in ast.walk(tree))
-        small = [n for n, name in named if name in [*FLOATS.split(), *(SMALL.split() if divides else ())]]
+        whole = [n for n, name in named if name in SMALL.split()]
+        small = [n for n, name in named if name in FLOATS.split()] + (_divided(tree, whole) if whole else [])
         small = small if b"jax_enable_x64" in b"".join(self.lines) else []
         draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS.split()]
         for nodes, advice in (

@@ -121,6 +121,25 @@ def test_what_is_left_is_named(source: str) -> None:
     assert re.search(LEFT[source], remarks[0].advice)
 
 
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ("i = x.astype(jnp.int32)\nz = y[i] / 2", 1),
+        ("i = x.astype(jnp.int32)\nz = y[0] / 2", 0),
+        ("s = s._replace(n=jnp.zeros(3, jnp.int32))\nz = s.n / 2", 1),
+        ("i = (x.astype(jnp.int32) / 2).sum()", 1),
+        ("def f(x):\n    i = x.astype(jnp.int32)\n    return i\nz = f(x) / 2", 1),
+        ("i = x.astype(jnp.int32)\nz = i.mean()", 1),
+        ("i = x.astype(jnp.int32)\nz = i // 2", 0),
+        ("kind = jnp.int32\nz = x.astype(kind) / 2", 1),
+    ],
+)
+def test_small_integers_are_told_where_they_may_be_divided(lines: str, count: int) -> None:
+    """Their quotients and means are float32 under x64; places are not divided."""
+    head = "import jax\nimport jax.numpy as jnp\njax.config.update('jax_enable_x64', True)\n"
+    assert len(migrate_source(f"{head}{lines}\n", "jax")[1]) == count
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command takes the library's name."""
     path = tmp_path / "program.py"
