@@ -237,7 +237,7 @@ jax.random: a function of afx.random, whose arguments are named otherwise
 jax.experimental.checkify: afx.debug.callback, or afx.debug_nans
 jax.experimental.jet: afx.jvp of afx.jvp
 jax.example_libraries.optimizers: another of its optimizers
-jax.experimental.sparse: dense arrays; afx.linalg.cg takes a function for a matrix, and scipy.sparse holds data
+jax.experimental.sparse: afx.sparse.Csr.from_entries(values, rows, columns, shape), or dense arrays
 jax.lax.linalg: a function of afx.linalg, whose results come in NumPy's order
 jax.lax.round: where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes even numbers at halves
 jax.numpy.fill_diagonal: x.at[afx.diag_indices(n)].set(y)

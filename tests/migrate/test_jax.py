@@ -90,7 +90,7 @@ LEFT = {
     "import optax\no = optax.adafactor(0.1)": r"those of float32",
     "import optax\no = optax.lbfgs()": r"agrees to the tolerance",
     "import jax.scipy.linalg as jsl\nx = jsl.inv(a, True)": r"afx's takes 1 by place",
-    "from jax.experimental import sparse\nm = sparse.BCOO.fromdense(x)": r"dense arrays; afx\.linalg\.cg",
+    "from jax.experimental import sparse\nm = sparse.BCOO.fromdense(x)": r"afx\.sparse\.Csr\.from_entries",
     "import jaxopt\ns = jaxopt.BlockCoordinateDescent(f)": r"afx has nothing of this name|has no attribute",
     "from jax.experimental import io_callback": r"jax\.pure_callback",
     "import optax\nif hasattr(optax, 'privacy'):\n    f()": r"afx has no such name",
