@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_810,
-    "compiler": 211_290,
+    "compiler": 211_300,
     "control": 26_950,
     "core": 39_170,
     "data": 5_340,
@@ -102,7 +102,7 @@ BUDGETS: dict[str, int] = {
     "ndimage": 7_160,
     "nn": 22_980,
     "numpy": 4_220,
-    "ops": 203_620,
+    "ops": 203_720,
     "optim": 52_130,
     "plot": 3_990,
     "pytree": 10_480,

@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -135,3 +136,30 @@ def test_mistakes_are_explained() -> None:
         nn.softmax_cross_entropy(np.ones((3, 2)), np.array([1, 2]))
     with pytest.raises(afx.errors.ArgumentError, match="groups"):
         nn.Conv.create(0, (3,), 3, 4, groups=2)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "silu", "gelu"])
+def test_activations_and_their_slopes_share_an_exponential(name: str) -> None:
+    """A compiled value with its gradient computes one exponential an element."""
+    x = np.linspace(-3.0, 3.0, 7)
+    gradient = afx.jit(afx.value_and_grad(lambda x: afx.sum(getattr(nn, name)(x))))
+    assert [e.primitive.name for e in gradient.lower(x).graph.equations].count("exp") == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slopes_of_sigmoids_have_their_digits_in_both_tails(dtype: Any) -> None:
+    """Derivatives of `sigmoid`, `softplus` and the binary cross entropy are right to a few units in the last place."""
+    x = np.linspace(-80, 80, 321).astype(dtype)
+    with mpmath.workdps(60):
+        shares = [1 / (1 + mpmath.exp(-mpmath.mpf(float(v)))) for v in x]
+        wanted = {
+            nn.sigmoid: [s * (1 - s) for s in shares],
+            nn.softplus: shares,
+            lambda x: nn.sigmoid_binary_cross_entropy(x, np.zeros_like(x)): shares,
+        }
+    for function, slopes in wanted.items():
+        gradient = afx.grad(lambda x, f=function: afx.sum(f(x)))
+        for run in (gradient, afx.jit(gradient)):
+            np.testing.assert_allclose(
+                np.asarray(run(x)), np.array(slopes, float), rtol=4 * np.finfo(dtype).eps, atol=0
+            )

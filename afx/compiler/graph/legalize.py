@@ -127,7 +127,7 @@ def _is_plain(x: Any) -> bool:
 
 
 def _graph_of(eq: Equation, standalone: bool) -> Graph:
-    trace, out = GraphTrace("formula"), eq.aval
+    trace, out = GraphTrace("formula", expanding=True), eq.aval
     inputs = [trace.input(Aval(a.aval.shape, a.aval.dtype)) for a in eq.inputs]
     result = (_write_standalone if standalone else _write_formula)(eq, inputs)
     result = result if result.dtype == out.dtype else result.astype(out.dtype)

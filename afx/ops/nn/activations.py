@@ -21,7 +21,7 @@ from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.special import alone_in_float64, scipy
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import clip, where
-from afx.ops.elementwise.exponentials import exp, sigmoid
+from afx.ops.elementwise.exponentials import exp, sigmoid, sigmoid_slope
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.sums import largest, sum_keepdims
 from afx.ops.special.errors import density, ndtr
@@ -88,15 +88,14 @@ def silu(x: ArrayLike) -> Array:
 
 
 def _silu_run(x: Any) -> Any:
-    bounded = np.maximum(x, -SILU_BOUND)
     with np.errstate(over="ignore"):  # exp = inf gives 0
-        return bounded / (1 + np.exp(bounded * -1.0))
+        return np.maximum(x, -SILU_BOUND) / (1 + np.exp(x * -1.0))
 
 
 silu_p: Primitive = unary(
     "silu",
     _silu_run,
-    lambda _z, x: sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x)),
+    lambda _z, x: sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * sigmoid_slope(x),
     kinds="f",
     finite_partials=True,
     traceable=True,
@@ -120,8 +119,8 @@ def _gelu_tanh_run(x: Any) -> Any:
 
 def _gelu_tanh_slope(_z: Array, x: Array) -> Array:
     u = clip(x, -GELU_BOUND, GELU_BOUND)
-    v = u * (u * u * (RATE * CUBE) + RATE)
-    return sigmoid(v) + u * (sigmoid(v) * sigmoid(-v)) * (u * u * (3 * RATE * CUBE) + RATE)
+    v = -(u * (u * u * (-RATE * CUBE) - RATE))
+    return sigmoid(v) + u * sigmoid_slope(v) * (u * u * (3 * RATE * CUBE) + RATE)
 
 
 gelu_tanh_p: Primitive = unary(

@@ -431,7 +431,6 @@ subtract_top_p: Primitive = binary(
     "subtract_top",
     _subtract_top_run,
     (1.0, -1.0),
-    formula=_subtract_top_run,
     kinds="f",
     finite_partials=True,
     traceable=True,
