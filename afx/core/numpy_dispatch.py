@@ -102,7 +102,7 @@ def _numbers(x: Any, operands: Iterable[Any]) -> Any:
 
 def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
     dtype = options.pop("dtype", None)
-    if dtype is not None:
+    if dtype is not None and not _is_truth(name, dtype):
         operands = [FUNCTIONS.astype(x, dtype) for x in operands]
     if name == "divmod":
         return FUNCTIONS.floor_divide(*operands), FUNCTIONS.remainder(*operands)
@@ -111,6 +111,12 @@ def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, 
     if extra:
         raise _unknown(shown, min(extra))
     return fn(*operands, **options)
+
+
+def _is_truth(name: str, dtype: Any) -> bool:
+    """Tell whether a dtype is that of a ufunc's truth values, to which no operand is converted (``isnan(x, dtype=bool)``)."""
+    loops: list[str] = getattr(getattr(np, name, None), "types", [""])
+    return np.dtype(dtype) == bool and all(loop.endswith("?") for loop in loops if "O" not in loop)
 
 
 def _along(method: str, name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from afx.core import Array, ArrayLike, default_dtype, float64, normalize_axis
+from afx.core import Array, ArrayLike, default_dtype, float32, float64, normalize_axis
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import any as any_, asarray, astype, concat, cumsum, isnan, moveaxis, reshape, sqrt, std, where
 from afx.ops._kinds.special import alone_in_float64
@@ -69,7 +69,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) 
         return rankdata(reshape(x, (-1,)), method, axis=0)
     place = normalize_axis(axis, x.ndim, "rankdata")
     rows = moveaxis(x, place, -1)
-    dtype = x.dtype if x.dtype.kind == "f" else float64
+    dtype = x.dtype if x.dtype == float32 else float64  # half precision has no ranks beyond 2048
 
     def rank(row: Array) -> Array:
         ranks = astype(RANKS[method](row), dtype)

@@ -245,3 +245,13 @@ def test_written_signatures_are_numpys(name: str) -> None:
         assert [(p.name, p.kind) for p in told.parameters.values()] == [
             (p.name, p.kind) for p in written.parameters.values()
         ]
+
+
+def test_a_dtype_of_truth_values_converts_no_operand() -> None:
+    """``dtype=bool`` of a test is that of its result: nan is not made True first."""
+    x = np.array([1.0, np.nan, -np.inf, 2.0])
+    for ufunc in (np.isnan, np.isfinite, np.isinf, np.signbit, np.logical_not):
+        np.testing.assert_array_equal(ufunc(afx.asarray(x), dtype=bool), ufunc(x, dtype=bool))
+    for binary in (np.equal, np.not_equal, np.less, np.greater_equal, np.logical_and):
+        np.testing.assert_array_equal(binary(afx.asarray(x), 2.0, dtype=bool), binary(x, 2.0, dtype=bool))
+    assert np.bitwise_and(afx.asarray([2]), 3, dtype=np.int64).tolist() == [2]

@@ -89,3 +89,9 @@ def test_what_is_refused() -> None:
         stats.mode(np.zeros((0, 2)))
     with pytest.raises(ShapeError, match="vq: takes observations and codes of as many features"):
         cluster.vq(np.zeros((3, 2)), np.zeros((2, 3)))
+
+
+def test_ranks_of_half_precision() -> None:
+    """Ranks beyond 2048 are apart from each other, whatever the dtype of the data."""
+    x = np.linspace(-60000.0, 60000.0, 5000).astype(np.float16)
+    np.testing.assert_array_equal(np.asarray(stats.rankdata(x)), scipy.stats.rankdata(x), strict=True)

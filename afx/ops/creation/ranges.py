@@ -11,16 +11,16 @@ from numpy.typing import DTypeLike
 
 from afx.core import Array, ArrayLike, Tracer, check_device, common_dtype, register_function, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
-from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, real_dtype
+from afx.core.dtypes import DType, check_dtype, float64, get_default_dtype, int64, real_dtype
 from afx.core.tracing.tracer import any_traced
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, promote_operands
-from afx.ops.elementwise.arithmetic import divide, pow, subtract
+from afx.ops.elementwise.arithmetic import abs, divide, pow, subtract
 from afx.ops.elementwise.comparison import where
-from afx.ops.elementwise.floating_point import floor
+from afx.ops.elementwise.floating_point import floor, round
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import moveaxis
-from afx.ops.manipulation.shape import astype, broadcast_to, reshape
+from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
 
 
 def _as(numbers: Any, dtype: DType) -> Any:
@@ -181,11 +181,17 @@ def logspace(
 ) -> Array:
     """Return ``num`` numbers from ``base**start`` to ``base**stop``, each the same multiple of the one before.
 
-    Arguments are those of `linspace`, for the exponents; differentiable in the ends and in the base.
+    Arguments are those of `linspace`, for the exponents; differentiable in the ends and in the base, which broadcasts
+    with them.
 
     >>> logspace(0.0, 2.0, 3)
     Array([  1.,  10., 100.], dtype=float32)
     """
+    a, b, c = aval_of(start, "logspace"), aval_of(stop, "logspace"), aval_of(base, "logspace")
+    if c.shape:
+        rank = len(broadcast_avals("logspace", [a, b, c]))
+        start, base = (reshape(x, (1,) * (rank - v.ndim) + v.shape) for x, v in ((start, a), (base, c)))
+        base = expand_dims(base, axis)
     z = pow(base, linspace(start, stop, num, endpoint=endpoint, axis=axis))
     return z if dtype is None else z.astype(check_dtype(dtype, "logspace"))
 
@@ -201,7 +207,8 @@ def geomspace(
 ) -> Array:
     """Return ``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before.
 
-    Arguments are those of `linspace`; both ends have the same sign and are not 0. Differentiable in both.
+    Arguments are those of `linspace`; both ends have the same sign and are not 0. Differentiable in both. Of a whole
+    dtype are the numbers without their fractions, as far as these are more than rounding.
 
     >>> geomspace(1.0, 4.0, 3)
     Array([1., 2., 4.], dtype=float32)
@@ -209,7 +216,10 @@ def geomspace(
     a, b = aval_of(start, "geomspace"), aval_of(stop, "geomspace")
     rank = len(broadcast_avals("geomspace", [a, b]))
     axis = normalize_axis(axis, rank + 1, "geomspace")
+    kept = None if dtype is None else check_dtype(dtype, "geomspace")
     natural = common_dtype((a, b), floating=True)
+    whole = kept is not None and kept.kind in "iu" and natural.kind == "f"
+    natural = float64 if whole else natural
     first, last = (astype(x, natural) for x in (start, stop))
     try:
         if ((first == 0) | (last == 0)).any():
@@ -220,7 +230,10 @@ def geomspace(
         pass  # compiled, they cannot be checked
     steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(natural)).reshape((-1,) + (1,) * rank)
     z = _along(where(steps == 1, last, first * pow(last / first, steps)), axis)
-    return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
+    if whole:  # the power of 1000 by a third is 9.999…
+        near = round(z)
+        z = where(abs(z - near) <= 1e-12 * abs(near), near, z)
+    return z if kept is None else z.astype(kept)
 
 
 @register_function

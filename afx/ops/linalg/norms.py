@@ -12,6 +12,7 @@ from afx.core import Array, ArrayLike, bind, bind_single, epsilon, float32, floa
 from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axes
 from afx.core.primitive import Params, Primitive, Tangents, Value, Values, define
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._basic import in_floats
 from afx.ops._kinds.linear import batch_along_axes
 from afx.ops._kinds.matrix import (
     adjoint,
@@ -32,7 +33,7 @@ from afx.ops._kinds.matrix import (
     symmetrize_lower,
     transposed,
 )
-from afx.ops.creation.creation import SEQUENCES, asarray, zeros
+from afx.ops.creation.creation import SEQUENCES, as_array, asarray, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import where
@@ -385,6 +386,8 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
         return reshape(z, (*z.shape, 1, 1)) if keepdims else z
     assert not isinstance(ord, str)
     sums = sum_(abs_(y), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
+    if ord > 0 and 0 in y.shape[-2:]:
+        return sum_(sums, axis=(-2, -1), keepdims=keepdims)
     return (max_ if ord > 0 else min_)(sums, axis=(-2, -1), keepdims=keepdims)
 
 
@@ -413,7 +416,7 @@ def norm(
         x = asarray(x)
     if axis is None and ord is None and getattr(x, "dtype", None) in (float32, float64):
         return reduce_over(vector_norm_p, x, None, keepdims, "norm")
-    y = floating(x, "norm")
+    y = as_array(in_floats(x, "norm"))
     if axis is None and ord is None:
         return vector_norm(y, keepdims=keepdims)
     given = tuple(range(y.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)

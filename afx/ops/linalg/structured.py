@@ -118,7 +118,7 @@ def circulant(c: Nested) -> Array:
 def _with_subdiagonal(row: Array, below: Array) -> Array:
     """Return the matrix of a first row and the diagonal below the main one."""
     n = row.shape[-1]
-    lower = expand_dims(below, -1) * np.eye(n - 1, n, dtype=below.dtype)
+    lower = where(np.eye(n - 1, n, dtype=bool), expand_dims(below, -1), np.zeros((), below.dtype))
     return concat([expand_dims(row, -2), lower], axis=-2)
 
 
@@ -133,7 +133,7 @@ def companion(a: Nested) -> Array:
            [ 1.,  0.]], dtype=float32)
     """
     x = _vector(a, "companion", 2)
-    row = -x[..., 1:] / x[..., :1]
+    row = -(x[..., 1:] / x[..., :1])
     return _with_subdiagonal(row, broadcast_to(np.ones(1, row.dtype), (*row.shape[:-1], row.shape[-1] - 1)))
 
 
@@ -184,7 +184,7 @@ def fiedler_companion(a: Nested) -> Array:
     places[range(0, n - 1, 2), range(1, n, 2)] = range(2, n + 1, 2)
     places[range(2, n, 2), range(1, n - 1, 2)] = range(3, n + 1, 2)
     places[0, 0] = 1
-    return take(-x / x[..., :1], places, axis=-1) * (places > 0) + ones
+    return where(places > 0, take(-(x / x[..., :1]), places, axis=-1), ones)
 
 
 def convolution_matrix(a: Nested, n: int, mode: Literal["full", "same", "valid"] = "full") -> Array:

@@ -185,9 +185,9 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
         x = asarray(x)
     if not isinstance(ord, (int, float, np.integer, np.floating)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"vector_norm: ord is a number: got {ord!r}; use 1, 2, math.inf or another power")
+    if getattr(x, "dtype", None) not in (float32, float64):
+        x = in_floats(x, "vector_norm")
     if ord == 2:
-        if getattr(x, "dtype", None) not in (float32, float64):
-            x = in_floats(x, "vector_norm")
         return reduce_over(vector_norm_p, x, axis, keepdims, "vector_norm")
     size = abs_(x)
     if ord in (math.inf, -math.inf):

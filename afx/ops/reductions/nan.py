@@ -33,16 +33,15 @@ from afx.ops.sorting.sort import arg_extremum, arg_reduction
 # --- Nan-aware reductions
 
 
-def _present(x: ArrayLike, dtype: DTypeLike | None, among: ArrayLike | None) -> Array:
+def _present(x: ArrayLike, among: ArrayLike | None) -> Array:
     """Return where x holds a number and is not left out: the ``where`` with which a reduction passes over nan."""
-    numbers = ~isnan(x if dtype is None else astype(x, dtype))
+    numbers = ~isnan(x)
     return numbers if among is None else numbers & among
 
 
-def _fill_nan(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str) -> ArrayLike:
+def _fill_nan(x: ArrayLike, value: float, who: str) -> ArrayLike:
     """Return x with a number instead of nan, where the derivative is 0."""
-    y = x if dtype is None else astype(x, dtype)
-    return where(isnan(y), value, y) if aval_of(y, who).dtype.kind in "fc" else y
+    return where(isnan(x), value, x) if aval_of(x, who).dtype.kind in "fc" else x
 
 
 # -- sums and products --
@@ -62,7 +61,8 @@ def nansum(
     Array(3., dtype=float64)
     """
     x = operand_of(x, out, "nansum")
-    return sum(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
+    numbers = x if dtype is None else _fill_nan(x, 0, "nansum")  # nan of no whole dtype
+    return sum(numbers, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, where))
 
 
 @register_function
@@ -81,7 +81,8 @@ def nanprod(
     Array(6., dtype=float64)
     """
     x = operand_of(x, out, "nanprod")
-    return prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
+    numbers = x if dtype is None else _fill_nan(x, 1, "nanprod")  # nan of no whole dtype
+    return prod(numbers, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, where))
 
 
 @register_function
@@ -93,7 +94,7 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     """
     if out is not None:
         refuse_out(out, "nancumsum")
-    return cumsum(_fill_nan(x, 0, dtype, "nancumsum"), axis, dtype)
+    return cumsum(_fill_nan(x, 0, "nancumsum"), axis, dtype)
 
 
 @register_function
@@ -105,7 +106,7 @@ def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
     """
     if out is not None:
         refuse_out(out, "nancumprod")
-    return cumprod(_fill_nan(x, 1, dtype, "nancumprod"), axis, dtype)
+    return cumprod(_fill_nan(x, 1, "nancumprod"), axis, dtype)
 
 
 # -- moments --
@@ -133,7 +134,7 @@ def nanmean(
     Array(1.5, dtype=float64)
     """
     x = operand_of(x, out, "nanmean")
-    return mean(x, axis, dtype=dtype, keepdims=keepdims, where=_present(x, dtype, where))
+    return mean(x, axis, dtype=dtype, keepdims=keepdims, where=_present(x, where))
 
 
 @register_function
@@ -157,7 +158,7 @@ def nanvar(
     Array(1., dtype=float64)
     """
     x = operand_of(x, out, "nanvar")
-    present = _present(x, dtype, where)
+    present = _present(x, where)
     return moment(mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, present, "nanvar", math.nan)
 
 
@@ -182,7 +183,7 @@ def nanstd(
     Array(1., dtype=float64)
     """
     x = operand_of(x, out, "nanstd")
-    present = _present(x, dtype, where)
+    present = _present(x, where)
     return moment(root_mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, present, "nanstd", math.nan)
 
 

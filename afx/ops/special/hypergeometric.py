@@ -163,8 +163,11 @@ def _by_power(logarithm: Array, power: Array) -> Array:
 
 
 def _untransform(y: Any, power: Any) -> Any:
-    """Return the logarithm whose transform is y."""
-    return y * _log1prel(y * power, order=0)
+    """Return the logarithm whose transform is y, also where their product with the power overflows."""
+    t = _where(power == 0, 0.0, y * power)
+    far = t == np.inf
+    divisor = _where(far, power, 1.0)
+    return _where(far, (np.log(np.abs(y)) + np.log(np.abs(divisor))) / divisor, y * _log1prel(t, order=0))
 
 
 def _undo_by_power(number: Array, y: Array, power: Array) -> Array:

@@ -146,3 +146,22 @@ def test_numbers_beside_traced_arrays_keep_their_digits(nest: Callable[[Any, Any
     ):
         np.testing.assert_array_equal(run(np.float64(0.3)), wanted, strict=True)
     assert afx.jit(lambda t: afx.asarray([0.1, t]))(np.float32(0.3)).dtype == np.float32
+
+
+def test_powers_of_a_whole_dtype_lose_no_whole_number() -> None:
+    """A fraction that is rounding alone is not cut off: 9.999… is 10, and 7.999… is 8."""
+    for stop, num, base in ((1000, 4, 10), (10**9, 10, 10), (256, 9, 2), (3**12, 13, 3)):
+        assert afx.geomspace(1, stop, num, dtype=np.int64).tolist() == [base**k for k in range(num)]
+    assert afx.geomspace(1, 2000, 5, dtype=int).tolist() == np.geomspace(1, 2000, 5, dtype=int).tolist()
+
+
+@together("axis", [0, -1])
+def test_bases_broadcast_with_exponents(axis: int) -> None:
+    """Several bases have each their own numbers, as in NumPy."""
+    for start, stop, base in (
+        (2.0, 3.0, np.array([2.0, 3.0])),
+        (2.0, 3.0, np.array([2.0])),
+        (np.zeros(2), np.ones(2), np.array([[2.0, 3.0], [4.0, 5.0]])),
+    ):
+        wanted = np.logspace(start, stop, 4, base=base, axis=axis)
+        np.testing.assert_allclose(np.asarray(afx.logspace(start, stop, 4, base=base, axis=axis)), wanted, strict=True)

@@ -310,3 +310,23 @@ def test_mistakes_are_explained(run: Callable[[], Any], kind: type[Exception], w
     """Each mistake raises with its reason."""
     with pytest.raises(kind, match=words):
         run()
+
+
+@pytest.mark.parametrize("order", [1, np.inf, -np.inf, 0, 2, 3])
+def test_norms_of_integers_are_floats(order: float) -> None:
+    """The size of -128 is 128, which int8 does not hold."""
+    x = np.array([[-128, 100], [-128, -128]], np.int8)
+    with afx.default_dtype(afx.float64):
+        z = linalg.vector_norm(x, axis=1, ord=order)
+    np.testing.assert_allclose(np.asarray(z), np.linalg.vector_norm(x.astype(float), axis=1, ord=order), strict=True)
+
+
+def test_norms_that_lapack_does_not_compute() -> None:
+    """Vectors of half precision have norms, and matrices without elements sums of 0."""
+    half = np.array([3.0, 4.0], np.float16)
+    assert linalg.norm(half).dtype == linalg.norm(half, 1).dtype == np.float16
+    assert float(linalg.norm(half)) == 5.0
+    for shape in ((0, 3), (3, 0)):
+        for order in (1, math.inf):
+            assert linalg.norm(np.zeros(shape), order).tolist() == 0.0
+            assert linalg.matrix_norm(np.zeros(shape), ord=order, keepdims=True).tolist() == [[0.0]]

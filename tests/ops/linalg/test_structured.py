@@ -163,3 +163,22 @@ def test_bad_input_is_refused_by_name(name: str) -> None:
     call, kind, match = REFUSED[name]
     with pytest.raises(kind, match=match):
         call()
+
+
+def test_an_infinite_number_stays_at_its_place() -> None:
+    """Zeros beside it are zeros."""
+    assert linalg.leslie([0.5, 2.0, 1.0], [np.inf, 0.5]).tolist() == [
+        [0.5, 2.0, 1.0],
+        [np.inf, 0.0, 0.0],
+        [0.0, 0.5, 0.0],
+    ]
+    with afx.default_dtype(afx.float64):
+        matrix = linalg.fiedler_companion([1.0, np.inf, 2.0])
+    assert matrix.tolist() == [[-np.inf, -2.0], [1.0, 0.0]]
+
+
+def test_coefficients_without_sign_are_negated_as_floats() -> None:
+    """Bytes do not wrap around."""
+    a = np.array([1, 240, 86, 80], np.uint8)
+    for name in ("companion", "fiedler_companion"):
+        np.testing.assert_array_equal(getattr(linalg, name)(a), getattr(scipy.linalg, name)(a.astype(float)))

@@ -403,3 +403,13 @@ def test_the_mean_of_float16_does_not_overflow() -> None:
     assert afx.mean(x, where=x > 200.0).dtype == np.float16
     assert np.asarray(afx.grad(lambda x: afx.mean(x) * 2.0)(x))[0] == np.float16(1e-3)
     assert np.isfinite(np.asarray(afx.nn.standardize(x))).all()
+
+
+@together("name", ["nansum", "nanprod", "nancumsum", "nancumprod"])
+def test_nan_is_left_out_before_a_whole_dtype_is_made(name: str) -> None:
+    """No whole number stands for nan: what is converted has none left."""
+    x = np.array([[3.0, np.nan, 2.0], [np.nan, 4.0, 5.0]])
+    for axis in (None, 0, 1):
+        wanted = getattr(np, name)(x, axis=axis, dtype=np.int64)
+        for run in (getattr(afx, name), afx.jit(getattr(afx, name), static_argnames=("axis", "dtype"))):
+            np.testing.assert_array_equal(run(x, axis=axis, dtype=np.int64), wanted, strict=True)

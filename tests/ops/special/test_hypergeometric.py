@@ -8,6 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 
 import afx
 from afx import special
@@ -213,3 +214,15 @@ def test_what_is_refused(fn: Callable[[], Any], said: str) -> None:
         fn()
     with pytest.raises(DtypeError, match="spence: not defined for complex"):
         special.spence(1j)
+
+
+@pytest.mark.parametrize(
+    ("y", "power"),
+    [(np.inf, 2.5), (np.inf, 0.0), (-np.inf, 0.0), (-np.inf, -1.0), (np.inf, -1.0), (-np.inf, 2.0), (1e308, 10.0)],
+)
+def test_the_ends_of_what_box_cox_gives(y: float, power: float) -> None:
+    """Numbers beyond all others go back to those that they came from, in every back end's form."""
+    for name in ("inv_boxcox", "inv_boxcox1p"):
+        wanted = getattr(scipy.special, name)(y, power)
+        for run in (getattr(special, name), afx.jit(getattr(special, name))):
+            np.testing.assert_allclose(np.asarray(run(np.float64(y), np.float64(power))), wanted, rtol=1e-12)
