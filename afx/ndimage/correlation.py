@@ -9,7 +9,18 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from afx.core import Array, ArrayLike, DType, check_dtype, float64, integer, normalize_axes, normalize_axis, real_dtype
+from afx.core import (
+    Array,
+    ArrayLike,
+    DType,
+    check_dtype,
+    float64,
+    integer,
+    is_traced,
+    normalize_axes,
+    normalize_axis,
+    real_dtype,
+)
 from afx.core.aval import aval_of
 from afx.errors import ArgumentError, ShapeError
 from afx.ops import abs as abs_, astype, conj, flip, moveaxis, pad, reshape
@@ -89,7 +100,15 @@ def settle(z: Array, dtype: DType) -> Array:
 
 
 def correlate_axes(
-    x: Array, weights: Array, axes: Sequence[int], mode: str, cval: ArrayLike, origins: Sequence[Any], who: str
+    x: Array,
+    weights: Array,
+    axes: Sequence[int],
+    mode: str,
+    cval: ArrayLike,
+    origins: Sequence[Any],
+    who: str,
+    *,
+    in_pairs: bool = False,
 ) -> Array:
     """Return the correlation along some axes, in order, with an array of weights that has one axis for each."""
     choice(who, "mode", mode, tuple(PADS))
@@ -106,11 +125,26 @@ def correlate_axes(
     if not x.size or not axes:
         return x
     wide = pad(x, widths, PADS[mode], constant_values=cval) if PADS[mode] == "constant" else pad(x, widths, PADS[mode])
+    if in_pairs:
+        return _add_pairs(wide, weights, axes[0])
     rest = [a for a in range(x.ndim) if a not in axes]
     rows = moveaxis(wide, (*rest, *axes), range(x.ndim))
     lead = rows.shape[: len(rest)]
     z = conv(reshape(rows, (math.prod(lead), *rows.shape[len(rest) :], 1)), weights[..., None, None])
     return moveaxis(reshape(z, (*lead, *z.shape[1:-1])), range(x.ndim), (*rest, *axes))
+
+
+def _add_pairs(wide: Array, weights: Array, axis: int) -> Array:
+    """Return the correlation with symmetric weights in SciPy's order, the middle, then pairs from afar.
+
+    Fractions are cut off whole numbers, so that a sum of 22 less its rounding is 21.
+    """
+    half = weights.size // 2
+    parts = [wide[(slice(None),) * axis + (slice(k, k + wide.shape[axis] - 2 * half),)] for k in range(weights.size)]
+    z = parts[half] * weights[half]
+    for k in range(half):
+        z = z + (parts[k] + parts[-1 - k]) * weights[k]
+    return z
 
 
 def correlate_settled(
@@ -127,7 +161,10 @@ def correlate_settled(
     working, result = choose_dtypes(given, output, who, is_complex="c" in (w.dtype.kind, given.dtype.kind))
     origins = each(origin, len(places), who, "origin")
     w = astype(w, working if w.dtype.kind == "c" else real_dtype(working))
-    z = correlate_axes(astype(given, working), w, places, mode, cval, origins, who)
+    in_pairs = (
+        result.kind in "iu" and w.ndim == 1 and w.size % 2 == 1 and not is_traced(w) and bool((w == flip(w)).all())
+    )
+    z = correlate_axes(astype(given, working), w, places, mode, cval, origins, who, in_pairs=in_pairs)
     return settle(z, result)
 
 

@@ -149,3 +149,15 @@ def test_refusals() -> None:
         ndimage.sobel(x, 2)
     with pytest.raises(AttributeError, match=r"write scipy\.ndimage\.label"):
         _ = ndimage.label  # a name that is not there, on purpose
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0])
+def test_whole_numbers_are_cut_where_scipy_cuts_them(sigma: float, dtype: type) -> None:
+    """A sum that is a whole number but for rounding is rounded as SciPy's is, so that both lose the same ones."""
+    ramp = np.arange(0, 70, 2).reshape(5, 7)
+    for image in (ramp, np.full((5, 7), 7), np.random.default_rng(0).integers(0, 255, (5, 7))):
+        x = image.astype(dtype)
+        for name in ("gaussian_filter", "gaussian_laplace"):
+            wanted = getattr(scipy.ndimage, name)(x, sigma)
+            np.testing.assert_array_equal(np.asarray(getattr(ndimage, name)(x, sigma)), wanted, strict=True)
