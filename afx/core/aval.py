@@ -203,16 +203,20 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int, who: str) -> Sha
     """
     if axis is None:
         return tuple(range(ndim))
-    several = isinstance(axis, Sequence) or bool(getattr(axis, "ndim", False))
-    given: Any = axis if several else (axis,)
+    given: Any = axis if _are_several(axis) else (axis,)
     axes = sorted(normalize_axis(a, ndim, who) for a in given)
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{who}: duplicate value in axis: got axis={axis}; name each once")
     return tuple(axes)
 
 
+def _are_several(given: Any) -> bool:
+    """Tell a sequence or a vector from one number."""
+    return isinstance(given, Sequence) or bool(getattr(given, "ndim", False))
+
+
 def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
-    """Return a shape as a tuple.
+    """Return a shape, of a length, a sequence or a vector of them, as a tuple.
 
     Raises:
         ArgumentError: a length is no integer.
@@ -220,7 +224,7 @@ def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
     """
     if type(shape) is int and shape >= 0:
         return (shape,)
-    given = shape if isinstance(shape, Sequence) else (shape,)
+    given: Any = shape if _are_several(shape) else (shape,)
     lengths = tuple([integer(n, who, "a length of the shape") for n in given])
     if any(n < 0 for n in lengths):
         raise ShapeError(f"{who}: negative dimensions are not allowed: got shape {lengths}; change the shape")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import attrs
@@ -178,15 +179,17 @@ _NAMED: dict[Any, list[tuple[int, float]]] = {None: [], "not-a-knot": [], "natur
 def _conditions(bc_type: Any) -> list[list[tuple[int, Any]]]:
     """Return the conditions at both ends as orders and values of derivatives."""
     pair: Any = (bc_type, bc_type) if bc_type is None or isinstance(bc_type, str) else bc_type
-    named: list[Any] = [
-        _NAMED.get(given, given) if given is None or isinstance(given, str) else given for given in pair
-    ]
-    if len(named) != 2 or any(isinstance(given, str) for given in named):
+    try:
+        named: list[Any] = [_NAMED.get(v, v) if v is None or isinstance(v, str) else v for v in pair]
+        pairs = [[(operator.index(order), value) for order, value in given] for given in named]
+    except (TypeError, ValueError):
+        pairs = []
+    if len(pairs) != 2:
         raise ArgumentError(
             f"make_interp_spline: an end is None, 'not-a-knot', 'natural', 'clamped' or a list of (order, value): got "
             f"{bc_type!r}; take one of them, or CubicSpline for periodic ones"
         )
-    return [list(given) for given in named]
+    return pairs
 
 
 def _knots(x: Array, k: int, conditions: bool) -> Array:

@@ -288,3 +288,13 @@ def test_methods_that_a_file_made_up_are_named() -> None:
         line(0.5)
     with pytest.raises(errors.ArgumentError, match=r"RBFInterpolator: kernel is one of .* got 'other'"):
         radial([[0.5]])
+
+
+@together("ends", [2.0, np.array(2.0), [[(0.5, 0.0)], [(2, 0.0)]], [[()], [()]], "periodic"])
+def test_ends_of_splines_are_named_or_pairs(ends: Any) -> None:
+    """Orders of derivatives are whole numbers beside their values."""
+    x = np.arange(8.0)
+    with pytest.raises(
+        errors.ArgumentError, match=r"make_interp_spline: an end is None, .* or a list of \(order, value\)"
+    ):
+        interpolate.make_interp_spline(x, x, bc_type=ends)

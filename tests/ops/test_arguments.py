@@ -50,6 +50,18 @@ def test_integers_are_asked_for(name: str) -> None:
 
 
 MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "nothing to choose from": (lambda: afx.choose([0], []), errors.ArgumentError, "choose: .* got none; give some"),
+    "half an index": (lambda: afx.insert(V, 1.5, 2.0), errors.DtypeError, "insert, delete: indices are integers"),
+    "half an index of what goes": (
+        lambda: afx.delete(V, [1.5]),
+        errors.DtypeError,
+        "insert, delete: indices are integers",
+    ),
+    "no rows": (
+        lambda: linalg.lu_solve((np.eye(2), np.array([0, 1])), 1.0),
+        errors.ShapeError,
+        "lu_solve: b has as many rows as lu",
+    ),
     "shape of a word": (
         lambda: afx.zeros("a"),
         errors.ArgumentError,
@@ -195,3 +207,11 @@ def test_a_state_of_other_parameters_is_told() -> None:
     state = optimizer.init({"w": V})
     with pytest.raises(errors.TreeError, match=r"step: the state is of other parameters .*; call init"):
         optimizer.step(V, V, state)
+
+
+def test_a_shape_may_be_a_vector() -> None:
+    """An array of lengths is a shape, as in NumPy."""
+    assert afx.zeros(np.array([2, 3])).shape == afx.full(afx.asarray([2, 3]), 1.0).shape == (2, 3)
+    assert afx.indices(np.array([2, 3])).shape == (2, 2, 3)
+    with pytest.raises(errors.ArgumentError, match="zeros: a length of the shape is an integer: got"):
+        afx.zeros(np.array([2.5]))

@@ -179,6 +179,7 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "histogram of equal values": lambda lib: lib.histogram(np.ones(3), 2),
     "histogram of nothing": lambda lib: lib.histogram(np.zeros(0), 2),
     "histogram2d": lambda lib: lib.histogram2d(V, V, 2),
+    "histogramdd, bins in an array": lambda lib: lib.histogramdd(M, np.array(3)),
     "histogramdd of columns": lambda lib: lib.histogramdd([V, V**2], (2, 3), range=[(-1.0, 1.0), None]),
     "bincount": lambda lib: lib.bincount(GROUPS),
     "bincount of nothing": lambda lib: lib.bincount(np.zeros(0, int), minlength=2),

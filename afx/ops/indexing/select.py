@@ -96,6 +96,8 @@ def choose(
         raise DtypeError(f"choose: indices are integers: got {index.aval}; convert them with astype")
     parts = _list_arrays(choices)
     n = len(parts)
+    if not n:
+        raise ArgumentError("choose: there is an array or more to choose from: got none; give some")
     if mode == "wrap":
         index = remainder(index, n)
     elif mode == "clip":

@@ -613,7 +613,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Liter
         )
     order = bind_single(exchanges_p, astype(pivots, np.int64), back=True)
     sides = right_sides(packed, y, "lu_solve")
-    if sides.shape[-2] != packed.shape[-1]:
+    if not y.ndim or sides.shape[-2] != packed.shape[-1]:
         raise ShapeError(f"lu_solve: b has as many rows as lu: got lu {packed.aval} and b {y.aval}; reshape b")
     if trans == 0:
         z = solve_triangular(packed, _permute_batched_rows(sides, order), lower=True, unit_diagonal=True)

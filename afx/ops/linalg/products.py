@@ -193,6 +193,7 @@ def _contract(who: str, x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any]) -
 
 def _pair_axes(who: str, a: Aval, b: Aval, axes: Any) -> tuple[list[int], list[int]]:
     """Return the axes of each operand that are summed over, in pairs."""
+    axes = axes.tolist() if isinstance(axes, np.ndarray) else axes
     try:
         if isinstance(axes, SupportsIndex):
             count = operator.index(axes)

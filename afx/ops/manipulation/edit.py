@@ -170,7 +170,11 @@ def _places(obj: Any) -> Any:
     if obj.__class__ is slice:
         return obj
     indices = np.asarray(obj)
-    return indices.astype(np.intp) if not indices.size else indices
+    if indices.size and indices.dtype.kind not in "biu":
+        raise DtypeError(
+            f"insert, delete: indices are integers, a mask or a slice: got {obj!r}; convert them with astype"
+        )
+    return indices if indices.size else indices.astype(np.intp)
 
 
 @register_function

@@ -299,7 +299,7 @@ def _count_in_grid(
 
     Bins are of all axes or of each, ranges of each.
     """
-    each = list(bins) if is_sequence(bins) or hasattr(bins, "__len__") else [bins] * len(columns)
+    each = list(bins) if is_sequence(bins) or (hasattr(bins, "__len__") and np.ndim(bins)) else [bins] * len(columns)
     ends = [None] * len(columns) if ranges is None else list(ranges)
     if len(each) != len(columns) or len(ends) != len(columns):
         raise ArgumentError(

@@ -257,3 +257,10 @@ def test_vecdot_counts_axes_of_each_operand() -> None:
     a, v = RNG.normal(size=(3, 3)), RNG.normal(size=3)
     np.testing.assert_allclose(afx.vecdot(a, v, axis=0), np.linalg.vecdot(a, v, axis=0))
     np.testing.assert_allclose(np.linalg.vecdot(afx.asarray(v), a, axis=0), np.linalg.vecdot(v, a, axis=0))
+
+
+def test_axes_in_an_array() -> None:
+    """Axes of a tensor product are given in sequences of any kind."""
+    a, b = RNG.normal(size=(3, 4, 5)), RNG.normal(size=(4, 3, 2))
+    axes = np.array([[1, 0], [0, 1]])
+    np.testing.assert_allclose(afx.tensordot(a, b, axes=axes), np.tensordot(a, b, axes=axes))
