@@ -10,7 +10,21 @@ import numpy as np
 
 from afx.core import Array, ArrayLike, Shown, Tracer, aval_of, normalize_axis
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops import abs as abs_, clip, cumsum, diff, floor, max as max_, real, roll, searchsorted, sign, take, where
+from afx.ops import (
+    abs as abs_,
+    argsort,
+    clip,
+    cumsum,
+    diff,
+    floor,
+    max as max_,
+    real,
+    roll,
+    searchsorted,
+    sign,
+    take,
+    where,
+)
 from afx.ops._kinds.matrix import choice, promote_pair
 from afx.ops.creation.creation import Nested, asarray, promote_operands, stop_gradient
 from afx.ops.linalg.solve import solve
@@ -28,16 +42,23 @@ S = TypeVar("S", bound="Interpolant")
 # --- Points and values
 
 
-def columns(x: Nested, y: Nested, axis: int, who: str, least: int = 2) -> tuple[Array, Array]:
-    """Return ascending points float[n] and values float[n, …], with the axis of the points in front."""
+def columns(x: Nested, y: Nested, axis: int, who: str, least: int = 2, *, in_order: bool = True) -> tuple[Array, Array]:
+    """Return ascending points float[n] and values float[n, …], with the axis of the points in front.
+
+    Points that are not given in order are sorted, and values with them.
+    """
     points, values = (asarray(v) for v in promote_operands(x, y))
     axis = normalize_axis(axis, values.ndim, who)
     if points.ndim != 1 or points.size < least or values.shape[axis] != points.size:
         raise ShapeError(
             f"{who}: takes {least} points or more and a value for each: got {points.aval} and {values.aval}; reshape them"
         )
+    values = moveaxis(values, axis, 0)
+    if not in_order and (isinstance(points, Tracer) or (np.diff(np.asarray(points)) < 0).any()):
+        order = argsort(points)
+        points, values = take(points, order), take(values, order, axis=0)
     check_ascending(points, who)
-    return pair_of(points, moveaxis(values, axis, 0), who)
+    return pair_of(points, values, who)
 
 
 def pair_of(x: ArrayLike, values: ArrayLike, who: str) -> tuple[Array, Array]:

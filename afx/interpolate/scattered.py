@@ -27,6 +27,7 @@ __all__ = ["RBFInterpolator", "RegularGridInterpolator", "interp1d"]
 # --- One dimension
 
 Kind = Literal["linear", "slinear", "nearest", "nearest-up", "previous", "next", "zero", "quadratic", "cubic"]
+_OF_DEGREE: dict[Any, Kind] = {0: "zero", 1: "slinear", 2: "quadratic", 3: "cubic"}
 _DEGREES = {"linear": 1, "slinear": 1, "quadratic": 2, "cubic": 3}
 _STEPS = {
     "nearest": ("left", 0), "nearest-up": ("right", 0), "previous": ("right", 1), "zero": ("right", 1), "next": ("left", 0),
@@ -41,13 +42,14 @@ class interp1d:  # SciPy's name
     a pair is for below and above.
 
     Args:
-        x: float[n], ascending.
+        x: float[n], none twice.
         y: [..., n, ...], real or complex.
         kind: ``"linear"``, ``"nearest"`` (halves down), ``"nearest-up"``, ``"previous"``, ``"next"``, ``"quadratic"``,
-            ``"cubic"`` …
+            ``"cubic"`` …, or a spline's degree from 0 to 3.
         axis: that of y along which the points lie.
         bounds_error: whether points outside raise, as far as they are known; traced ones take ``fill_value``.
         fill_value: a number, a pair, or ``"extrapolate"``.
+        assume_sorted: that the points ascend; they are sorted otherwise.
 
     Raises:
         ArgumentError: another kind or filling; both ``bounds_error`` and ``"extrapolate"``; from a call, a point outside.
@@ -68,15 +70,17 @@ class interp1d:  # SciPy's name
         self,
         x: Nested,
         y: Nested,
-        kind: Kind = "linear",
+        kind: Kind | Literal[0, 1, 2, 3] = "linear",
         axis: int = -1,
         *,
         bounds_error: bool | None = None,
         fill_value: ArrayLike | str | tuple[ArrayLike, ArrayLike] = math.nan,
+        assume_sorted: bool = False,
     ) -> None:
-        choice("interp1d", "kind", kind, (*_DEGREES, *_STEPS))
-        degree = _DEGREES.get(kind, 0)
-        points, values = columns(x, y, axis, "interp1d", degree + 1)
+        named = kind if isinstance(kind, str) else _OF_DEGREE.get(kind, str(kind))
+        choice("interp1d", "kind", named, (*_DEGREES, *_STEPS))
+        degree = _DEGREES.get(named, 0)
+        points, values = columns(x, y, axis, "interp1d", degree + 1, in_order=assume_sorted)
         spline = make_interp_spline(points, values, degree) if degree else None
         pair: Any = fill_value if fill_value.__class__ is tuple else (fill_value, fill_value)
         fill = None if isinstance(fill_value, str) else (asarray(pair[0], values.dtype), asarray(pair[1], values.dtype))
@@ -86,10 +90,10 @@ class interp1d:  # SciPy's name
             )
         if bounds_error and fill is None:
             raise ArgumentError("interp1d: points outside raise or are extrapolated: got both; leave one out")
-        if fill is None and kind in ("previous", "next"):  # of which one side has none, as in SciPy
+        if fill is None and named in ("previous", "next"):  # of which one side has none, as in SciPy
             nothing = asarray(math.nan, values.dtype)
-            fill = (nothing, values[-1]) if kind == "previous" else (values[0], nothing)
-        self.__attrs_init__(points, values, spline, fill, kind, axis % values.ndim, bool(bounds_error))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
+            fill = (nothing, values[-1]) if named == "previous" else (values[0], nothing)
+        self.__attrs_init__(points, values, spline, fill, named, axis % values.ndim, bool(bounds_error))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
 
     def __call__(self, x: Nested) -> Array:
         """Return the values at x, of any shape."""

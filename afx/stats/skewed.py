@@ -273,7 +273,7 @@ def wrapcauchy(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Co
     wide, narrow = 1 + k, 1 - k
 
     def share(y: Array, side: float = 1.0) -> Array:
-        height = sin(0.5 * y)  # below 0 just above 2π
+        height = sin(0.5 * y) + 0.0  # below 0 just above 2π; -0.0 would be the angle -π
         return arctan2(wide * where(height < 0, 0.0, height), side * narrow * cos(0.5 * y)) / math.pi
 
     def rest(y: Array) -> Array:

@@ -298,3 +298,18 @@ def test_ends_of_splines_are_named_or_pairs(ends: Any) -> None:
         errors.ArgumentError, match=r"make_interp_spline: an end is None, .* or a list of \(order, value\)"
     ):
         interpolate.make_interp_spline(x, x, bc_type=ends)
+
+
+@together("kind", ["linear", "nearest", "previous", "cubic", 0, 1, 2, 3])
+def test_points_in_any_order_are_sorted(kind: Any) -> None:
+    """As SciPy's, which `assume_sorted` spares; a kind may be a spline's degree."""
+    x, y = np.array([3.0, 0.0, 2.0, 1.0, 4.5]), np.random.default_rng(0).normal(size=(2, 5))
+    at = np.linspace(0.0, 4.5, 7)
+    wanted = scipy.interpolate.interp1d(x, y, kind)(at)
+    for run in (lambda f: f, afx.jit):
+        got = run(lambda x, y: interpolate.interp1d(x, y, kind)(at))(x, y)
+        np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-12)
+    with pytest.raises(errors.ArgumentError, match="interp1d: points ascend"):
+        interpolate.interp1d(x, y, kind, assume_sorted=True)
+    slopes = afx.grad(lambda y: afx.sum(interpolate.interp1d(x, y, "linear")(np.array([0.5]))))(y)
+    np.testing.assert_array_equal(np.asarray(slopes), np.array([[0, 0.5, 0, 0.5, 0]] * 2))

@@ -310,3 +310,12 @@ def test_tails_of_t_reach_to_the_end_of_float64(df: float, y: float, want: float
     compare(stats.t.logcdf(np.float64(-y), df), want)
     slope = afx.grad(lambda s: stats.t.logsf(y * s, df))(np.float64(1.0))
     assert float(slope) == pytest.approx(-df, rel=1e-12)
+
+
+def test_the_negative_zero_of_an_angle_is_zero() -> None:
+    """What lies above it is all there is, with the density as its slope."""
+    for x in (-0.0, 0.0):
+        assert float(stats.wrapcauchy.sf(np.float64(x), 0.3)) == 1.0
+        assert float(stats.wrapcauchy.logsf(np.float64(x), 0.3)) == 0.0
+        slope = afx.grad(lambda x: stats.wrapcauchy.cdf(x, 0.3))(np.float64(x))
+        assert float(slope) == pytest.approx(float(stats.wrapcauchy.pdf(np.float64(x), 0.3)))

@@ -511,7 +511,8 @@ def pinv(
 ) -> Array:
     """Return the Moore-Penrose pseudo-inverse of matrices.
 
-    Its derivative is that among matrices of the same rank: where the rank changes there is none.
+    Its derivative is that among matrices of the same rank: where the rank changes there is none, and of singular values
+    that ``rcond`` leaves out it holds as far as these are 0.
 
     Args:
         a: float[..., m, n], real or complex.
