@@ -228,6 +228,10 @@ class Array(Operators, Methods):
             raise OperandError(f"iter: iteration over a 0-d array: got {self.aval}; use x.item()")
         return iter(FUNCTIONS.unstack(self))
 
+    def __contains__(self, x: object) -> bool:
+        equal: Any = self == x
+        return bool(equal.any() if isinstance(equal, Array) else equal)
+
     # -- plain Python values --
     def numpy(self, who: str = "np.asarray") -> Ndarray:
         """Return a read-only NumPy view of the elements, without copying."""

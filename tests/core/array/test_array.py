@@ -130,6 +130,18 @@ def test_copies_and_pickles() -> None:
         np.testing.assert_array_equal(np.asarray(again), X)
 
 
+@together("shape", [(), (3,), (2, 3)])
+def test_a_number_is_in_an_array_where_an_element_equals_it(shape: tuple[int, ...]) -> None:
+    """Of any shape, as in NumPy."""
+    x = np.full(shape, 2.0)
+    for number in (2, 2.0, np.float32(2.0), 3.0, np.nan):
+        assert (number in afx.asarray(x)) is (number in x)
+    assert afx.asarray(2.0) in afx.asarray(x)
+    assert "a" not in afx.asarray(x)
+    with pytest.raises(errors.ConcreteValueError, match="in jit"):
+        afx.jit(lambda x: 2.0 in x)(x)
+
+
 def test_iteration_and_length() -> None:
     """Arrays iterate over their first axis; 0-d arrays refuse and say what to use."""
     rows = list(afx.asarray(X))
