@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from afx.core import Array
 from afx.errors import ArgumentError
 from afx.migrate import equinox_layers
 from afx.migrate.for_lax import vmap
-from afx.migrate.for_trees import put, tree_flatten
+from afx.migrate.for_trees import put, tree_flatten, tree_leaves, tree_map
 from afx.ops.callback import callback
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.index import is_sequence
@@ -35,13 +36,50 @@ def __getattr__(name: str) -> Any:
 # --- Trees
 
 
-def tree_at(where: Callable[[Any], Any], pytree_: Any, replace: Any = None, replace_fn: Any = None) -> Any:
-    """Return a tree with what a function points to replaced."""
-    leaves, treedef = pytree.flatten(pytree_)
-    pointed = pytree.leaves(where(pytree.unflatten(treedef, list(range(len(leaves))))))
-    new = [replace_fn(leaves[k]) for k in pointed] if replace_fn is not None else pytree.leaves(replace)
-    changed = dict(zip(pointed, new, strict=True))
-    return put(treedef, [changed.get(k, leaf) for k, leaf in enumerate(leaves)])
+def tree_at(
+    where: Callable[[Any], Any], pytree_: Any, replace: Any = None, replace_fn: Any = None, is_leaf: Any = None
+) -> Any:
+    """Return a tree with the part that a function points to replaced, or each of several parts.
+
+    >>> tree_at(lambda t: (t[0], t[1]), ([1, 2], None), ([3], 4), is_leaf=lambda x: x is None)
+    ([3], 4)
+    """
+    leaves, treedef = tree_flatten(pytree_, is_leaf)
+    marked = put(treedef, list(map(np.int64, range(len(leaves)))))
+    pointed = where(marked)
+    is_pointed = functools.partial(operator.is_, pointed)
+    is_one = any(map(is_pointed, tree_leaves(marked, is_pointed))) or not is_sequence(pointed)
+    nodes, values = ([pointed], [replace]) if is_one else (pointed, replace)
+    new = dict(zip(map(id, nodes), [values] * len(nodes) if replace_fn else values, strict=True))
+
+    def is_new(x: Any) -> bool:
+        return id(x) in new
+
+    parts, outline = tree_flatten(marked, is_new)
+    if new.keys() <= set(map(id, parts)):
+        if replace_fn:
+            new = {id(node): replace_fn(tree_map(leaves.__getitem__, node)) for node in nodes}
+        return put(outline, [new[id(part)] if is_new(part) else leaves[part] for part in parts])
+    tree = put(treedef, leaves)  # whose own fields are set, as static ones are
+    places = where(_Place(tree))
+    for place, value in zip([places] if is_one else places, values or [None] * len(nodes), strict=True):
+        object.__setattr__(place.owner_, place.name_, replace_fn(place.part_) if replace_fn else value)
+    return tree
+
+
+class _Place:
+    """A part of a model, and the field that it is in."""
+
+    __slots__ = ("name_", "owner_", "part_")
+
+    def __init__(self, part: Any, owner: Any = None, name: str = "") -> None:
+        self.part_, self.owner_, self.name_ = part, owner, name
+
+    def __getattr__(self, name: str) -> Any:
+        return _Place(getattr(self.part_, name), self.part_, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return _Place(self.part_[key])
 
 
 def partition(pytree_: Any, filter_spec: Any, replace: Any = None, is_leaf: Any = None) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import pickle
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -262,3 +263,38 @@ def test_kinds_of_layers_are_classes() -> None:
     assert isinstance(pickle.loads(pickle.dumps(layer)), for_equinox.Conv2d)
     assert str(for_equinox.Conv2d | for_equinox.SpectralNorm[for_equinox.Linear] | None).count("|") == 2
     assert isinstance(afx.pytree.map(afx.negative, for_equinox.MaxPool2d(2)), for_equinox.MaxPool2d)
+
+
+OWN = types.SimpleNamespace(tree_at=for_equinox.tree_at, nn=for_equinox)  # by Equinox's names
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e, layers, k: e.tree_at(lambda m: m.layers[0], layers, e.nn.Linear(2, 3, key=k)),
+        lambda e, layers, k: e.tree_at(lambda m: m.layers, layers, (e.nn.Linear(2, 1, use_bias=False, key=k),)),
+        lambda e, layers, k: e.tree_at(lambda m: m.layers[1].bias, layers, None),
+        lambda e, layers, k: e.tree_at(lambda m: [n.weight for n in m.layers], layers, [np.ones((1, n)) for n in (1, 2, 3)]),
+        lambda e, layers, k: e.tree_at(
+            lambda m: (m.layers[0].weight, m.layers[2].bias), layers, (None, V), is_leaf=lambda x: x is None
+        ),
+        lambda e, layers, k: e.tree_at(
+            lambda m: m.layers[-1], layers, replace_fn=lambda n: e.tree_at(lambda n: n.bias, n, V)
+        ),
+    ],
+)  # fmt: skip
+def test_parts_of_models_are_replaced(change: Callable[[Any, Any, Any], Any]) -> None:
+    """Whole layers, lists of them, nothing and what was nothing: leaves have Equinox's shapes."""
+    theirs = change(equinox, equinox.nn.MLP(2, 1, 3, 2, key=jax.random.key(0)), jax.random.key(0))
+    own = change(OWN, for_equinox.MLP(2, 1, 3, 2, key=afx.random.key(0)), afx.random.key(0))
+    shapes = [x.shape for x in jax.tree.leaves(equinox.filter(theirs, equinox.is_array))]
+    assert [x.shape for x in afx.pytree.leaves(own) if hasattr(x, "shape")] == shapes
+
+
+def test_static_fields_are_replaced() -> None:
+    """Those of one layer or of several, by a value or a function, in a new model (the first weight became True)."""
+    model = for_equinox.Sequential([for_equinox.Dropout(0.5), for_equinox.Dropout(0.5)])
+    calm = for_equinox.tree_at(lambda m: m[1].inference, model, replace=True)
+    assert [d.inference for d in (*calm.layers, *model.layers)] == [False, True, False, False]
+    half = for_equinox.tree_at(lambda m: [m[0].p, m.layers[1].p], model, replace_fn=lambda p: p / 2)
+    assert [d.p for d in half.layers] == [0.25, 0.25]
