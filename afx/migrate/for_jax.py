@@ -9,21 +9,23 @@ import builtins
 import contextlib
 import functools
 import inspect
+import math
+import operator
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from afx import linalg, ndimage, nn, pytree, random, testing
+from afx import debug, linalg, ndimage, nn, pytree, random, testing
 from afx.control import scan as scans, while_loop as loops
 from afx.core import Array, Aval, Bools, Params, Primitive, Tracer, Values, bind, register
 from afx.core.dtypes import default_dtype, get_default_dtype, narrow_default, set_default_dtype, set_narrow_default
 from afx.errors import ArgumentError
-from afx.ops.creation.creation import asarray, stop_gradient, zeros
+from afx.ops.creation.creation import asarray, ones_like, stop_gradient, zeros
 from afx.ops.creation.matrices import tril, triu
 from afx.ops.elementwise import arithmetic
-from afx.ops.elementwise.comparison import clip as limit, isnan, maximum, minimum, where
+from afx.ops.elementwise.comparison import clip as limit, isnan, maximum, minimum, where, where as choose
 from afx.ops.elementwise.complex import conj, real
 from afx.ops.indexing import getitem, scatter
 from afx.ops.indexing.select import unravel_index
@@ -33,7 +35,7 @@ from afx.ops.manipulation.join import atleast_1d, concat, moveaxis, stack
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import broadcast_to, expand_dims
 from afx.ops.numerics import histograms, polynomials
-from afx.ops.reductions.cumulative import cumsum
+from afx.ops.reductions.cumulative import cumsum, logsumexp as log_sum
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sets import isin
 from afx.ops.sorting.sort import argsort, searchsorted as search_sorted, sort
@@ -41,6 +43,7 @@ from afx.pytree import nodes
 from afx.runtime.control_register import run_as_caller
 from afx.transforms import checkpoint as memory
 from afx.transforms.derivatives.grad import vjp
+from afx.transforms.derivatives.jvp import jvp
 
 __all__ = ["ShapeDtypeStruct", "bound", "by_name", "config", "draw", "named", "same"]
 
@@ -356,6 +359,30 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
     return vjp(fun, *primals)[1]
 
 
+def jet(fun: Callable[..., Any], primals: Any, series: Any) -> tuple[Any, list[Any]]:
+    """Return a function's value and its derivatives along curves, whose derivatives at 0 are the series.
+
+    >>> jet(lambda x: x**3, (2.0,), ((1.0, 0.0),))
+    (Array(8., dtype=float32), [Array(12., dtype=float32), Array(12., dtype=float32)])
+    """
+
+    def at_time(t: Any) -> Any:
+        powers = [t ** (n + 1) / math.factorial(n + 1) for n in range(len(series[0]))]
+        return fun(
+            *[x + builtins.sum(map(operator.mul, terms, powers)) for x, terms in zip(primals, series, strict=True)]
+        )
+
+    found = [at_time]
+    for _ in series[0]:
+        found.append(functools.partial(_rate, found[-1]))
+    value, *rates = [fn(asarray(0.0)) for fn in found]
+    return value, rates
+
+
+def _rate(fn: Any, t: Any) -> Any:
+    return jvp(fn, (t,), (ones_like(t),))[1]
+
+
 def device_get(x: Any) -> Any:
     """Return a tree of ndarrays."""
     return pytree.map(np.asarray, x)
@@ -414,6 +441,12 @@ def lower(fn: Any, *args: Any, **kwargs: Any) -> Stage:
     places = {n % len(args): args[n] for n in fn._static_nums if -len(args) <= n < len(args)}
     names = {name: kwargs[name] for name in fn._static_names if name in kwargs}
     return Stage(fn, fn.lower(*args, **kwargs), places, names)
+
+
+def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Call a function with values, which afx does in the order of the lines."""
+    del ordered
+    debug.callback(callback, *args, **kwargs)
 
 
 def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, **kwargs: Any) -> Any:
@@ -615,6 +648,29 @@ def sparse_sigmoid(x: Any) -> Array:
 
 
 # --- Functions that JAX and SciPy have with other defaults
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Array:
+    """Return an array with a diagonal of these numbers, from the first on again where they are few.
+
+    >>> fill_diagonal(afx.zeros((3, 2)), [1.0, 2.0])
+    Array([[1., 0.],
+           [0., 2.],
+           [0., 0.]], dtype=float32)
+    """
+    x, values = asarray(a), asarray(val).reshape(-1)
+    if wrap or inplace:
+        raise ArgumentError(
+            "fill_diagonal: returns an array, of one diagonal: got wrap or inplace; write x.at[…].set(y)"
+        )
+    places = np.arange(builtins.min(x.shape))
+    z: Array = x.at[(places,) * x.ndim].set(values[places % values.size])
+    return z
+
+
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, *, where: Any) -> Array:
+    """Return this of the elements that are chosen."""
+    return log_sum(a, axis, b=choose(where, 1.0 if b is None else b, 0.0), keepdims=keepdims)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:

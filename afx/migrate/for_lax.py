@@ -488,8 +488,9 @@ class _WithRule:
 class custom_vjp(_WithRule):  # JAX's
     """A function whose reverse derivative `defvjp` gives; see `afx.custom_vjp`."""
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], optimize_remat: bool = False) -> None:
         """Set the forward and backward functions."""
+        del optimize_remat
         self._rules = (fwd, bwd)
 
     def __call__(self, *args: Any) -> Any:
@@ -504,8 +505,8 @@ class custom_vjp(_WithRule):  # JAX's
 class custom_jvp(_WithRule):  # JAX's
     """A function whose forward derivative `defjvp` gives; see `afx.custom_jvp`."""
 
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the rule of primals and tangents."""
+    def defjvp(self, rule: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        """Set the rule of primals and tangents, which are numbers all."""
         self._rules = (rule,)
         return rule
 

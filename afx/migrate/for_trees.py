@@ -167,6 +167,12 @@ def tree_all(tree: Any, *, is_leaf: Any = None) -> bool:
     return all(tree_leaves(tree, is_leaf))
 
 
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Any = None) -> Any:
+    """Return a tree with each leaf of a prefix in all places below it."""
+    treedef = tree_structure(full_tree, is_leaf)
+    return put(treedef, pytree.broadcast_prefix(prefix_tree, full_tree, who="tree_broadcast"))
+
+
 def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
     """Return a tree of trees the other way round; None stands for the structure that all inner ones have."""
     if inner_treedef is None:

@@ -20,6 +20,7 @@ CALLS = "afx.migrate.for_jax"
 _BY_KEYWORD = """size argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique where=nonzero: *
 total_repeat_length.repeat: repeat
 length.bincount: bincount
+where.logsumexp: logsumexp
 axis_name.vmap: vmap"""
 BY_KEYWORD = by_name(_BY_KEYWORD)
 NAMED = {"vmap": "afx.migrate.for_lax.vmap"}  # of another module than for_jax
@@ -45,6 +46,7 @@ _PLACES = """2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_an
 2 reverse axis: lax.associative_scan
 4 precision: lax.conv
 1 permute_l: scipy.linalg.lu
+1 blocksize: scipy.linalg.sqrtm
 1 overwrite_a lwork mode pivoting: scipy.linalg.qr
 3 pivoting conjugate: scipy.linalg.qr_multiply
 2 trans lower unit_diagonal: scipy.linalg.solve_triangular
@@ -128,7 +130,7 @@ jax.numpy.complex_: numpy.complex128
 jax.numpy.float_: numpy.float64
 jax.Array jax.numpy.ndarray jaxtyping.Array jaxtyping.PRNGKeyArray: afx.Array
 jax.config jax.config.config: afx.migrate.for_jax.config
-jax.debug.callback: afx.debug.callback
+jax.debug.callback: afx.migrate.for_jax.callback
 jax.typing.DTypeLike: numpy.typing.DTypeLike
 jax.debug.print: afx.debug.print
 jax.flatten_util.ravel_pytree: afx.migrate.for_trees.ravel_pytree
@@ -164,7 +166,7 @@ jax.lax with_sharding_constraint=same pvary=same: afx.migrate.for_jax.*
 equinox filter_shard=same: afx.migrate.for_jax.*
 equinox filter_pmap=pmap: afx.migrate.for_lax.*
 jax.nn hard_sigmoid hard_silu hard_swish=hard_silu leaky_relu one_hot sparse_sigmoid: afx.migrate.for_jax.*
-jax.numpy absolute histogram histogram2d histogramdd clip diagonal fmax fmin mgrid ogrid polydiv searchsorted
+jax.numpy absolute histogram histogram2d histogramdd clip diagonal fill_diagonal fmax fmin mgrid ogrid polydiv searchsorted
   take take_along_axis: afx.migrate.for_jax.*
 jax.numpy.linalg cholesky=factor lstsq: afx.migrate.for_jax.*
 jax.scipy.linalg cho_factor cholesky eigh qr solve: afx.migrate.for_jax.*
@@ -184,17 +186,18 @@ jax.random fold_in key split: afx.random.*
 jax tree_all tree_flatten tree_leaves tree_reduce tree_structure tree_transpose tree_unflatten=put: afx.migrate.for_trees.*
 jax.numpy alltrue=all sometrue=any product=prod cumproduct=cumprod in1d=isin trapz=trapezoid row_stack=vstack
   DeviceArray=Array: afx.*
-jax.tree all flatten flatten_with_path leaves leaves_with_path map_with_path reduce
+jax.experimental.jet jet: afx.migrate.for_jax.*
+jax.tree all broadcast flatten flatten_with_path leaves leaves_with_path map_with_path reduce
   structure transpose: afx.migrate.for_trees.tree_*
-jax.tree_util tree_all tree_flatten tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map_with_path tree_reduce
-  tree_structure tree_transpose: afx.migrate.for_trees.*
+jax.tree_util tree_all tree_broadcast tree_flatten tree_flatten_with_path tree_leaves tree_leaves_with_path
+  tree_map_with_path tree_reduce tree_structure tree_transpose: afx.migrate.for_trees.*
 jax custom_jvp custom_vjp: afx.migrate.for_lax.*
 jax.example_libraries.optimizers.l2_norm optax.global_norm: afx.migrate.optax_trees.norm
 jax.example_libraries.optimizers pack_optimizer_state=same unpack_optimizer_state=same: afx.migrate.for_jax.*
 flax.linen.hard_swish: afx.migrate.for_jax.hard_silu
 jax.example_libraries.stax logsoftmax=log_softmax: afx.nn.*
 jax.example_libraries.stax.randn: afx.migrate.for_stax.normal
-jax default_matmul_precision=nullcontext named_scope=nullcontext: contextlib.*
+jax default_matmul_precision=nullcontext ensure_compile_time_eval=nullcontext named_scope=nullcontext: contextlib.*
 equinox.EquinoxRuntimeError: afx.errors.ArgumentError
 optax.Params optax.OptState optax.Updates: typing.Any
 optax.safe_int32_increment: afx.migrate.for_optax.safe_increment
@@ -220,7 +223,6 @@ diffrax.diffeqsolve jax.experimental.ode.odeint: steps are afx's own: results ag
 jax.scipy.optimize.minimize: steps are afx's own: what is found agrees to the tolerance
 jax.scipy.special.sph_harm_y: orders are Python's integers, where JAX's are arrays
 jax.scipy.stats.gaussian_kde: an integral is cdf(b) - cdf(a), draws are rvs(key, n), a bandwidth is bandwidth=
-jax.scipy.linalg.sqrtm: the second argument is hermitian=, where JAX's is a size of blocks
 jax.numpy.histogram: a number on the edge of two bins may be in the other one
 jax.numpy.histogram2d jax.numpy.histogramdd: a number on the edge of two bins may be in the other one
 optax.add_noise optax.noisy_sgd: draws from afx's own stream: other numbers than Optax's"""
@@ -235,12 +237,10 @@ flax.training.checkpoints flax.training.orbax_utils: afx.io.save and afx.io.load
 equinox.nn: a layer of afx.nn, made by its create(key, …)
 jax.random: a function of afx.random, whose arguments are named otherwise
 jax.experimental.checkify: afx.debug.callback, or afx.debug_nans
-jax.experimental.jet: afx.jvp of afx.jvp
 jax.example_libraries.optimizers: another of its optimizers
 jax.experimental.sparse: afx.sparse.Csr.from_entries(values, rows, columns, shape), or dense arrays
 jax.lax.linalg: a function of afx.linalg, whose results come in NumPy's order
 jax.lax.round: where(x < 0, -floor(0.5 - x), floor(x + 0.5)); afx.round takes even numbers at halves
-jax.numpy.fill_diagonal: x.at[afx.diag_indices(n)].set(y)
 jax.numpy.place: afx.where(mask, y, x)
 jax.numpy.put: x.reshape(-1).at[i].set(y).reshape(x.shape)
 jax.experimental.io_callback: afx.debug.callback, or jax.pure_callback
@@ -351,10 +351,12 @@ class JaxMigration(Migration):
         name = f"{self._name_of(node.args[0])}.{getattr(node.args[1], 'value', '')}"
         is_home = any(known.startswith(f"{name}.") for known in (*self.library.renamed, *self.library.modules))
         if is_home or self.library.resolve(name):
-            self.bases |= set(map(id, ast.walk(node)))
-            self.put(node, "True")
+            answer = "True"
         else:
             self.remarks.append(Remark(node.lineno, ast.unparse(node), "afx has no such name"))
+            answer = "False"
+        self.bases |= set(map(id, ast.walk(node)))
+        self.put(node, answer)
 
     def _lower(self, func: ast.Attribute) -> None:
         """Rewrite ``f.lower(x)`` of a jitted function; that of a text has no argument."""

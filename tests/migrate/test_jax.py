@@ -78,6 +78,46 @@ def test_operands_may_stand_in_parentheses(expression: str) -> None:
     np.testing.assert_allclose(np.asarray(ours["z"]), np.asarray(jax.device_get(theirs["z"])))
 
 
+CALLS = [
+    "jax.tree.broadcast((1, 2), ((x, 0), [0, None]))[1][0] + x",
+    "jax.tree_util.tree_broadcast((1, 2), ((x, 0), [0, None]))[0][0] + x",
+    "jnp.fill_diagonal(x, 7.0, inplace=False) + jnp.fill_diagonal(x, jnp.array([[8.0, 9.0]]), inplace=False)",
+    "jax.nn.logsumexp(x, axis=1, where=x > 1)",
+    "jax.scipy.special.logsumexp(x, 0, where=x > 0, b=x + 7, keepdims=True)",
+    "jnp.stack(jet.jet(lambda a, b: jnp.sin(a) * b, (x, x.T[:2, :2].sum()), ((x, x + 1), (2.0, 0.0)))[1])",
+    "seen if jax.debug.callback(seen.append, x[1], ordered=True) else jnp.stack(seen)",
+    "ruled(x.sum())",
+    "jax.jit(lambda x: at_once(x))(x)",
+    "jnp.zeros(2) if hasattr(jax, 'nothing') else x",
+    "jax.scipy.linalg.sqrtm(x.T[:2] @ x[:, :2]).real",
+]
+BEFORE = """import jax, jax.numpy as jnp
+from jax.experimental import jet
+seen, x = [], jnp.arange(6.0).reshape(2, 3)
+ruled = jax.custom_jvp(lambda x: x**2)
+ruled.defjvp(lambda x, t: (ruled(x[0]), t[0]), symbolic_zeros=False)
+fast = jax.custom_vjp(lambda x: x**2)
+fast.defvjp(lambda x: (fast(x), x), lambda x, g: (g * x,), optimize_remat=True)
+def at_once(x):
+    with jax.ensure_compile_time_eval():
+        n = jnp.ones(3).sum()
+    return x * n * jax.grad(fast)(2.0)
+"""
+
+
+@pytest.mark.parametrize("expression", CALLS)
+def test_calls_have_jaxs_values(expression: str) -> None:
+    """Functions and keywords that afx has under other names, or has no need of."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
+    source = f"{BEFORE}z = {expression}\n"
+    rewritten, remarks = migrate_source(source, "jax")
+    assert [remark.advice for remark in remarks] == ["afx has no such name"] * ("hasattr" in expression)
+    ours, theirs = dict[str, Any](), dict[str, Any]()
+    exec(rewritten, ours)
+    exec(source, theirs)
+    np.testing.assert_allclose(np.asarray(ours["z"]), np.asarray(jax.device_get(theirs["z"])), rtol=1e-6, atol=1e-6)
+
+
 LEFT = {
     "import jax.random as jr\nk = jr.split(jr.key(0))\nx, y = jr.normal(k[0]), jr.gamma(k[1], 2.0)": r"other numbers than",
     "import jax.numpy as jnp\nn = jnp.linalg.matrix_rank(a, rtol=1e-2)": r"relative to the largest",
