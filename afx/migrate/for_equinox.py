@@ -58,7 +58,8 @@ def tree_at(
     parts, outline = tree_flatten(marked, is_new)
     if new.keys() <= set(map(id, parts)):
         if replace_fn:
-            new = {id(node): replace_fn(tree_map(leaves.__getitem__, node)) for node in nodes}
+            chosen = filter(is_new, parts)  # calls come in the order of the tree
+            new |= {id(part): replace_fn(tree_map(leaves.__getitem__, part)) for part in chosen}
         return put(outline, [new[id(part)] if is_new(part) else leaves[part] for part in parts])
     tree = put(treedef, leaves)  # whose own fields are set, as static ones are
     places = where(_Place(tree))

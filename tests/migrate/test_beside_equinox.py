@@ -149,6 +149,13 @@ def test_models_are_taken_apart() -> None:
     moved = for_equinox.apply_updates(model, chosen)
     assert float(moved.layers[-1].bias[0]) == 2 * float(model.layers[-1].bias[0])
     assert moved.layers[0].weight is model.layers[0].weight
+    counts = iter(range(4))
+    counted = for_equinox.tree_at(
+        lambda m: [layer.bias for layer in m.layers] + [layer.weight for layer in m.layers],
+        model,
+        replace_fn=lambda x: x * 0 + next(counts),  # in the order of the tree, as of a generator that draws
+    )
+    assert [float(x.ravel()[0]) for x in afx.pytree.leaves(counted)] == [0, 1, 2, 3]
 
     @attrs.frozen
     class Counter:
