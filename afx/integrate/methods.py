@@ -99,10 +99,18 @@ def _make_fixed_method(tableau: Tableau, order: int) -> Method:
 
 
 DOPRI5 = Method(_dopri5, order=5, damping=0.04, vectors=4, coefficients=4)
-EULER = _make_fixed_method(Tableau((1.0,), ((1.0,),)), 1)
-RK4 = _make_fixed_method(
-    Tableau((0.5, 0.5, 1.0, 1.0), ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6))), 4
-)
+# nodes and weights of methods of fixed steps, in the order of their convergence
+_FIXED: dict[str, tuple[int, tuple[float, ...], tuple[tuple[float, ...], ...]]] = {
+    "euler": (1, (1.0,), ((1.0,),)),
+    "heun": (2, (1.0, 1.0), ((1.0,), (0.5, 0.5))),
+    "midpoint": (2, (0.5, 1.0), ((0.5,), (0.0, 1.0))),
+    "ralston": (2, (2 / 3, 1.0), ((2 / 3,), (0.25, 0.75))),
+    "bosh3": (3, (0.5, 0.75, 1.0), ((0.5,), (0.0, 0.75), (2 / 9, 1 / 3, 4 / 9))),
+    "rk4": (4, (0.5, 0.5, 1.0, 1.0), ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6))),
+}
+FIXED: dict[str, Method] = {
+    name: _make_fixed_method(Tableau(nodes, weights), order) for name, (order, nodes, weights) in _FIXED.items()
+}
 
 
 # --- Dormand-Prince method: an explicit one of order 8, with error estimates of orders 5 and 3, and dense output of

@@ -15,7 +15,7 @@ from afx.control.solving import Status, as_vector, attach_pullback, flatten_to_v
 from afx.core import Array, ArrayLike, Aval, Function, Tracer, aval_of
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.march import Control, EventFn, March, events_of, integrate, locate, march
-from afx.integrate.methods import DOP853, DOPRI5, EULER, LEAPFROG, RADAU, RK4, RODAS, YOSHIDA4
+from afx.integrate.methods import DOP853, DOPRI5, FIXED, LEAPFROG, RADAU, RODAS, YOSHIDA4
 from afx.integrate.multistep import BDF
 from afx.integrate.step import Field, Method, OdeResult, System, requested_times, solution_of
 from afx.ops import asarray, concat, diag, minimum, reshape, stack, stop_gradient, vecdot, where, zeros
@@ -84,15 +84,16 @@ def attach_adjoint(
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-OdeMethod = Literal["dopri5", "dop853", "rodas", "radau", "bdf", "euler", "rk4", "leapfrog", "yoshida4"]
+OdeMethod = Literal[
+    "dopri5", "dop853", "rodas", "radau", "bdf", "euler", "heun", "midpoint", "ralston", "bosh3", "rk4", "leapfrog", "yoshida4"
+]  # fmt: skip
 METHODS: dict[str, Method] = {
     "dopri5": DOPRI5,
     "dop853": DOP853,
     "rodas": RODAS,
     "radau": RADAU,
     "bdf": BDF,
-    "euler": EULER,
-    "rk4": RK4,
+    **FIXED,
     "leapfrog": LEAPFROG,
     "yoshida4": YOSHIDA4,
 }
@@ -130,6 +131,10 @@ def odeint(
     ``radau``     the implicit method Radau IIA of order 5, for stiff systems and tight tolerances
     ``bdf``       backward differences of orders 1 to 5, for large stiff systems and loose tolerances (Shampine & Reichelt)
     ``euler``     Euler's method, with ``step`` or ``steps`` alone, as those that follow
+    ``heun``      Heun's method of order 2, the explicit trapezoidal rule
+    ``midpoint``  the explicit midpoint rule, of order 2
+    ``ralston``   Ralston's method of order 2, of the least bound on its error
+    ``bosh3``     Bogacki and Shampine's method of order 3
     ``rk4``       Runge and Kutta's classical method of order 4
     ``leapfrog``  the symplectic method of order 2, for a pair of positions and momenta
     ``yoshida4``  its composition of order 4 (Yoshida)

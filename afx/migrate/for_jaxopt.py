@@ -365,7 +365,8 @@ DirectAdjoint ForwardMode RecursiveCheckpointAdjoint: steps
 ConstantStepSize: fixed
 PIDController: own"""
 METHODS: dict[str, str] = by_name(_METHODS)
-EXACT = ("Dopri5", "Dopri8", "Euler", "Tsit5")  # whose fixed steps are afx's, or nearly
+EXACT = ("Dopri5", "Dopri8", "Tsit5")  # whose fixed steps are afx's, or nearly
+OWN = ("Bosh3", "Euler", "Heun", "Midpoint", "Ralston")  # methods of afx's by the same name
 RESULTS = types.SimpleNamespace(successful=True, max_steps_reached=False)
 ODETerm: Callable[..., Any] = same  # the field itself
 
@@ -427,7 +428,7 @@ def diffeqsolve(
     """
     others.pop("throw", None)
     is_fixed = stepsize_controller.name == "ConstantStepSize"
-    if others or (is_fixed and solver.name not in EXACT):
+    if others or (is_fixed and solver.name not in (*EXACT, *OWN)):
         text = f"{', '.join(others) or 'fixed steps'} of {solver.name}"
         raise ArgumentError(f"diffeqsolve: got {text}; give PIDController(rtol, atol), or call afx.integrate.odeint")
     limits: dict[str, Any] = (
@@ -435,7 +436,8 @@ def diffeqsolve(
     )
     inner = [] if saveat.ts is None else [np_.atleast_1d(saveat.ts)]
     times = np_.concatenate([np_.atleast_1d(asarray(t) * 1.0) for t in (t0, *inner, t1)])
-    options = {"method": METHODS[solver.name], "gradient": METHODS[adjoint.name], "dense": saveat.dense or saveat.steps}
+    method = solver.name.lower() if is_fixed and solver.name in OWN else METHODS[solver.name]
+    options = {"method": method, "gradient": METHODS[adjoint.name], "dense": saveat.dense or saveat.steps}
     found: Any = integrate.odeint(terms, y0, times, args, max_steps=max_steps or 100_000, **options, **limits)
     chosen: Any = [0] * saveat.t0 + [*range(1, len(times) - 1)] + [len(times) - 1] * saveat.t1
     ts, ys = times, found.ys

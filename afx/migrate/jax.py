@@ -214,7 +214,7 @@ equinox filter_eval_shape=eval_shape filter_hessian=hessian filter_jacfwd=jacfwd
   filter_vjp=vjp: afx.*
 jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 # names that are rewritten and yet differ, and how
-_NOTES = """diffrax.Bosh3 diffrax.Heun diffrax.Midpoint diffrax.Ralston: takes steps of dopri5, by PIDController alone
+_NOTES = """diffrax.Bosh3 diffrax.Heun diffrax.Midpoint diffrax.Ralston: takes steps of dopri5 where PIDController has their size
 jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
 optax.adafactor: its decay has all digits, Optax's those of float32: agrees to the tolerance
 optax.lbfgs: the line search is afx's own: what is found agrees to the tolerance

@@ -28,7 +28,11 @@ EXACT = scipy.integrate.solve_ivp(
 
 
 @pytest.mark.parametrize(
-    ("method", "order"), [("euler", 1), ("rk4", 4), ("leapfrog", 2), ("yoshida4", 4), ("rodas", 4)]
+    ("method", "order"),
+    [
+        *{"euler": 1, "heun": 2, "midpoint": 2, "ralston": 2, "bosh3": 3, "rk4": 4}.items(),
+        *{"leapfrog": 2, "yoshida4": 4, "rodas": 4}.items(),
+    ],
 )
 def test_fixed_steps_have_the_order_of_their_method(method: Any, order: int) -> None:
     """Steps of half the size, given by size or by number, have an error smaller by two to the power of the order."""

@@ -241,7 +241,7 @@ def follow(diffrax: Any, np_: Any, slope: Any) -> list[Any]:
 
 
 def test_equations_are_diffraxs() -> None:
-    """States at the times and steps that are kept agree to the tolerance; fixed steps of Euler's are the same."""
+    """States at the times and steps that are kept agree to the tolerance; fixed steps are the same."""
     diffrax, jax = pytest.importorskip("diffrax"), pytest.importorskip("jax")
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         found, want = follow(for_jaxopt, afx, afx.grad), follow(diffrax, jax.numpy, jax.grad)
@@ -251,5 +251,20 @@ def test_equations_are_diffraxs() -> None:
     text, remarks = migrate_source(source, "jax")
     assert text == source.replace("import diffrax", "import afx.migrate.for_jaxopt")
     assert {r.name for r in remarks} == {"dfx.diffeqsolve", "dfx.Heun"}
-    with pytest.raises(ArgumentError, match="fixed steps of Heun; give PIDController"):
-        for_jaxopt.diffeqsolve(lambda t, y, _: -y, for_jaxopt.Heun(), 0.0, 1.0, 0.1, 1.0)
+    with pytest.raises(ArgumentError, match="fixed steps of Kvaerno5; give PIDController"):
+        for_jaxopt.diffeqsolve(lambda t, y, _: -y, for_jaxopt.Kvaerno5(), 0.0, 1.0, 0.1, 1.0)
+
+
+@pytest.mark.parametrize("name", ["Bosh3", "Euler", "Heun", "Midpoint", "Ralston"])
+def test_fixed_steps_are_diffraxs(name: str) -> None:
+    """Of methods that afx has by the same name, in all digits."""
+    diffrax, jax = pytest.importorskip("diffrax"), pytest.importorskip("jax")
+
+    def end(library: Any, np_: Any) -> Any:
+        def field(t: Any, y: Any, k: Any) -> Any:
+            return np_.sin(t) - k * y**2
+
+        return library.diffeqsolve(library.ODETerm(field), getattr(library, name)(), 0.0, 1.0, 0.1, 0.5, 2.0).ys[-1]
+
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        np.testing.assert_allclose(end(for_jaxopt, afx), np.asarray(end(diffrax, jax.numpy)), rtol=1e-13)
