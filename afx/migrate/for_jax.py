@@ -682,6 +682,19 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     return edit.diagonal(a, offset, axis1, axis2)
 
 
+def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array:
+    """Return the array with the elements of its diagonal replaced, as often as it is long.
+
+    Raises:
+        ArgumentError: in place, or from the first row again, which JAX has not either.
+    """
+    if inplace or wrap:
+        raise ArgumentError("fill_diagonal: got inplace or wrap=True; write fill_diagonal(a, val, inplace=False)")
+    x = asarray(a)
+    n = min(x.shape)
+    return x.at[(np.arange(n),) * x.ndim].set(edit.resize(val, n))
+
+
 def factor(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """Return NumPy's factor of Cholesky, of the symmetric part; nan of what is not positive definite.
 

@@ -26,8 +26,8 @@ BY_KEYWORD = by_name(_BY_KEYWORD)
 NAMED = {"vmap": "afx.migrate.for_lax.vmap"}  # of another module than for_jax
 # keywords that change no number
 IDLE = (
-    "allow_int check_finite device impl indices_are_sorted is_stable lapack_driver out_sharding overwrite_a overwrite_b "
-    "precision unique_indices"
+    "allow_int check_finite compiler_options device donate_argnames impl indices_are_sorted inline is_stable keep_unused "
+    "lapack_driver out_sharding overwrite_a overwrite_b precision unique_indices"
 )
 # arguments of JAX's from a place on that afx takes by name, and the functions
 _PLACES = """2 has_aux holomorphic: grad hessian jacfwd jacobian jacrev value_and_grad
@@ -147,7 +147,7 @@ jax.scipy.integrate.trapezoid: afx.trapezoid
 jax.tree.unflatten jax.tree_util.tree_unflatten: afx.migrate.for_trees.put
 jax.tree.map jax.tree_map jax.tree_multimap jax.tree_util.tree_map jax.tree_util.tree_multimap: afx.migrate.for_trees.tree_map
 jax.lax.abs jax.numpy.abs jax.numpy.fabs: afx.migrate.for_jax.absolute
-jax.random.clone jax.random.key_data jax.random.wrap_key_data: afx.migrate.for_jax.same
+jax.named_call jax.random.clone jax.random.key_data jax.random.wrap_key_data: afx.migrate.for_jax.same
 jax.experimental.ode.odeint: afx.migrate.for_lax.odeint
 jax.nn.dot_product_attention: afx.migrate.for_lax.dot_product_attention
 jax.scipy.optimize.minimize: afx.migrate.for_jaxopt.minimize
@@ -321,16 +321,17 @@ class JaxMigration(Migration):
 
     def visit_Call(self, node: ast.Call) -> None:
         """Rewrite ``jnp.float32(x)``, as dtypes of afx are no functions, and calls with arguments of JAX's."""
+        before: ast.expr | None = node.args[-1] if node.args else None
+        if ast.unparse(node.func).endswith("partial") and node.args:  # the call that it is to become
+            node = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
         name = self._name_of(node.func)
         if name.partition(".")[0] in self.library.roots:
             words = self._arguments(node, name)
             target = self._rename(node.func, name, words) or self.library.resolve(name)
-            self._check_keywords(node, name, target or "", words)
-            if name == "jax.random.split" and isinstance(node.args[-1], ast.Tuple):
+            self._check_keywords(node, name, target or "", words, before)
+            if name == "jax.random.split" and isinstance(before, ast.Tuple):
                 text = "keys are two numbers each: the last axis of their array"
                 self.remarks.append(Remark(node.lineno, ast.unparse(node.func), text))
-        elif ast.unparse(node.func).endswith("partial") and node.args:
-            self._rename(node.args[0], self._name_of(node.args[0]), [(k.arg, k.value) for k in node.keywords])
         elif isinstance(node.func, ast.Name) and node.func.id == "hasattr" and self._name_of(node.args[0]):
             self._ask(node)
         elif isinstance(node.func, ast.Name) and node.func.id == "abs" and GRADIENTS.search(b"".join(self.lines)):
@@ -458,7 +459,14 @@ class JaxMigration(Migration):
             self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in nodes[:1]])
         super().begin(tree)
 
-    def _check_keywords(self, node: ast.Call, name: str, target: str, words: list[tuple[str | None, ast.expr]]) -> None:
+    def _check_keywords(
+        self,
+        node: ast.Call,
+        name: str,
+        target: str,
+        words: list[tuple[str | None, ast.expr]],
+        before: ast.expr | None,
+    ) -> None:
         """Write keywords by afx's names, leave out those that change no number, and remark on others."""
         known, most = arguments_of(target) if target else (None, math.inf)
         function, keywords = ast.unparse(node.func), {id(k.value): k for k in node.keywords}
@@ -466,7 +474,6 @@ class JaxMigration(Migration):
             self.remarks.append(
                 Remark(node.lineno, function, f"afx's takes {most} by place; write the names of the others")
             )
-        before: ast.expr | None = node.args[-1] if node.args else None
         for word, value in words:
             k = keywords.get(id(value))
             is_place = word == "backend" and name == "jax.jit"  # of the machine, of which there is one

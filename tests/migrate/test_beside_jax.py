@@ -515,6 +515,7 @@ k = jnp.array([0, 5, -1, -7])
 results = [
     jnp.take(x, k, axis=1), jnp.take(x, k), jnp.take(x, 2, axis=0), jnp.take(x, k, axis=1, mode="clip"),
     jnp.take(x, jnp.array([4, -1]), axis=1, mode="wrap"), jnp.take(x, k, axis=1, mode="fill", fill_value=-1),
+    jnp.fill_diagonal(x, 7.0, inplace=False), jnp.fill_diagonal(x.T, jnp.array([8.0, 9.0]), inplace=False),
     jnp.take_along_axis(x, jnp.array([[0, 3], [-1, 2]]), axis=1), jnp.take_along_axis(x, jnp.array([1, 9]), axis=None),
     jnp.take(jnp.arange(3, dtype=jnp.int8), k), jnp.take(jnp.arange(3) > 1, k), jax.jit(lambda i: jnp.take(x, i, axis=0))(k),
     jax.grad(lambda x: jnp.nansum(jnp.take(x, k, axis=1) ** 2))(x), jax.vmap(lambda r, i: jnp.take(r, i))(x, jnp.array([1, 4])),

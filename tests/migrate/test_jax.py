@@ -272,6 +272,23 @@ def test_what_tutorials_write() -> None:
     assert "afx" not in migrate_source("try:\n    f()\nexcept TypeError:\n    pass\n", "jax")[0]
 
 
+def test_keywords_of_partial_calls_are_those_of_the_calls() -> None:
+    """``partial(jax.jit, …)`` has afx's keywords, without those that change no number, and remarks on others."""
+    source = (
+        "from functools import partial\nimport jax\nimport jax.numpy as jnp\n\n\n"
+        "@partial(jax.jit, static_argnums=0, donate_argnames='x', inline=True)\ndef f(n, x):\n    return n * x\n\n\n"
+        "@partial(jax.named_call, name='g')\ndef g(x):\n    return x + 1\n\n\n"
+        "total = partial(jnp.sum, axis=0, promote_integers=False)\nby_twos = partial(jax.lax.map, f, batch_size=2)\n"
+    )
+    rewritten, remarks = migrate_source(source, "jax")
+    assert "@partial(afx.jit, static_argnums=0)" in rewritten
+    assert "partial(afx.map, f, block=2)" in rewritten
+    assert [(r.line, r.name) for r in remarks] == [(16, "jnp.sum(promote_integers=)")]
+    found: dict[str, Any] = {}
+    exec(rewritten, found)
+    assert [found["f"](2, 3.0), found["g"](1)] == [6.0, 2]
+
+
 def test_axes_have_names_where_they_are_given() -> None:
     """``vmap`` is afx's own unless its axis has a name; meshes of devices come down to the processor."""
     source = (
