@@ -21,7 +21,7 @@ from afx.errors import ArgumentError
 from afx.migrate import for_jax, for_stax
 from afx.migrate.equinox_layers import attend, each
 from afx.migrate.for_lax import conv_general_dilated, conv_transpose, reduce_window
-from afx.migrate.for_trees import register_dataclass
+from afx.migrate.for_trees import dataclass
 from afx.migrate.optax_trees import fields_of, with_fields
 from afx.ops.creation.creation import asarray, ones as make_ones, zeros as make_zeros
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
@@ -700,15 +700,6 @@ def avg_pool(inputs: Any, window_shape: Any, strides: Any = None, padding: Any =
 
 
 # --- Dataclasses and train states
-
-
-def dataclass(cls: Any = None, **options: Any) -> Any:
-    """Return a frozen dataclass that is a tree, with a method ``replace``."""
-    if cls is None:
-        return functools.partial(dataclass, **options)
-    made: Any = dataclasses.dataclass(frozen=True, **options)(cls)
-    made.replace = dataclasses.replace
-    return register_dataclass(made)
 
 
 def field(pytree_node: bool = True, **options: Any) -> Any:

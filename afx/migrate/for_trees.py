@@ -19,6 +19,7 @@ from afx.core import Array
 from afx.errors import TreeError
 from afx.migrate.for_jax import same
 from afx.ops.creation.creation import asarray, zeros
+from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import concat
 from afx.pytree import nodes, treedef as treedefs
 
@@ -341,6 +342,16 @@ def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any 
     return nodetype
 
 
+def dataclass(cls: Any = None, **options: Any) -> Any:
+    """Return a frozen dataclass that is a tree, with a method ``replace``, as Flax and Chex have them."""
+    if cls is None:
+        return functools.partial(dataclass, **options)
+    options.pop("mappable_dataclass", None)
+    made: Any = dataclasses.dataclass(**{**options, "frozen": True})(cls)
+    made.replace = dataclasses.replace
+    return register_dataclass(made)
+
+
 def register_pytree_with_keys(nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, *_: Any) -> None:
     """Register a class by functions to pairs of keys and children, and from children."""
 
@@ -416,3 +427,96 @@ def unflatten_dict(xs: Any, sep: str | None = None) -> dict[Any, Any]:
 def path_aware_map(f: Callable[..., Any], nested_dict: Any) -> Any:
     """Return dicts of a function of paths and values."""
     return unflatten_dict({path: f(path, value) for path, value in flatten_dict(nested_dict).items()})
+
+
+# --- Chex's assertions
+
+
+def _for_each(inputs: Any, wanted: Any, is_one: bool) -> Iterator[tuple[Any, Any]]:
+    """Yield arrays, each with what is wanted of it."""
+    arrays = [asarray(x) for x in (inputs if is_sequence(inputs) else [inputs])]
+    yield from zip(arrays, [wanted] * len(arrays) if is_one else wanted, strict=True)
+
+
+def _ensure(holds: Any, name: str, found: Any, wanted: Any) -> None:
+    if not holds:
+        raise AssertionError(f"{name}: got {found}; wanted {wanted}")
+
+
+def assert_shape(inputs: Any, expected_shapes: Any) -> None:
+    """Check the shapes of arrays: None stands for any length, ``...`` for any axes."""
+    for x, shape in _for_each(inputs, expected_shapes, not any(map(is_sequence, expected_shapes))):
+        before, dots, after = list(shape), 0, []
+        if ... in shape:
+            place = before.index(...)
+            before, after = before[:place], before[place + 1 :]
+            dots = max(x.ndim - len(before) - len(after), 0)
+        lengths = [*before, *[None] * dots, *after]
+        fits = len(lengths) == x.ndim and all(n is None or n == m for n, m in zip(lengths, x.shape, strict=True))
+        _ensure(fits, "assert_shape", x.shape, shape)
+
+
+def assert_rank(inputs: Any, expected_ranks: Any) -> None:
+    """Check the numbers of axes of arrays; a set has several that are right."""
+    for x, rank in _for_each(inputs, expected_ranks, isinstance(expected_ranks, (int, set))):
+        _ensure(x.ndim in rank if isinstance(rank, set) else x.ndim == rank, "assert_rank", x.ndim, rank)
+
+
+def assert_type(inputs: Any, expected_types: Any) -> None:
+    """Check the dtypes of arrays, of which Python's float, int and bool are kinds."""
+    kinds: dict[Any, str] = {float: "f", int: "iu", bool: "b"}
+    for x, kind in _for_each(inputs, expected_types, not is_sequence(expected_types)):
+        fits = x.dtype.kind in kinds[kind] if kind in kinds else x.dtype == np.dtype(kind)
+        _ensure(fits, "assert_type", x.dtype, kind)
+
+
+def assert_scalar(x: Any) -> None:
+    """Check that a value is one number."""
+    assert_rank(x, 0)
+
+
+def assert_equal_shape(inputs: Any) -> None:
+    """Check that arrays have one shape."""
+    assert_shape(inputs, asarray(inputs[0]).shape)
+
+
+def assert_axis_dimension(tensor: Any, axis: int, expected: int) -> None:
+    """Check the length of an axis."""
+    _ensure(tensor.shape[axis] == expected, "assert_axis_dimension", tensor.shape, expected)
+
+
+def assert_equal(first: Any, second: Any) -> None:
+    """Check that two values are equal."""
+    _ensure(first == second, "assert_equal", first, second)
+
+
+def assert_tree_all_finite(tree_like: Any) -> None:
+    """Check that all numbers of a tree are finite."""
+    _ensure(all(np.isfinite(x).all() for x in tree_leaves(tree_like)), "assert_tree_all_finite", tree_like, "numbers")
+
+
+def assert_trees_all_equal_structs(*trees: Any) -> None:
+    """Check that trees have one structure."""
+    for tree in trees[1:]:
+        first, other = map(tree_structure, (trees[0], tree))
+        _ensure(first == other, "assert_trees_all_equal_structs", other, first)
+
+
+def assert_trees_all_equal_shapes(*trees: Any) -> None:
+    """Check that trees have one structure, and leaves of the same shapes."""
+    assert_trees_all_equal_structs(*trees)
+    for leaves in zip(*map(tree_leaves, trees), strict=True):
+        assert_equal_shape(leaves)
+
+
+def assert_trees_all_close(*trees: Any, rtol: float = 1e-6, atol: float = 0.0) -> None:
+    """Check that trees have one structure, and the same numbers within a tolerance."""
+    assert_trees_all_equal_structs(*trees)
+    for first, *others in zip(*map(tree_leaves, trees), strict=True):
+        for x in others:
+            np.testing.assert_allclose(x, first, rtol=rtol, atol=atol)
+
+
+def assert_trees_all_equal(*trees: Any) -> None:
+    """Check that trees have one structure, and the same numbers."""
+    assert_trees_all_close(*trees, rtol=0.0)

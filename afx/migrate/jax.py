@@ -14,7 +14,7 @@ from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of
 
 __all__ = ["JAX", "JaxMigration"]
 
-ROOTS = "jax optax equinox diffrax flax haiku jaxopt numpyro blackjax jaxtyping einops"
+ROOTS = "jax optax equinox diffrax flax chex haiku jaxopt numpyro blackjax jaxtyping einops"
 CALLS = "afx.migrate.for_jax"
 # functions of for_jax by a keyword and a function's name
 _BY_KEYWORD = """size argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique where=nonzero: *
@@ -96,6 +96,7 @@ QUOTIENTS = "average divide mean nanmean nanstd nanvar std true_divide var"
 
 # modules of JAX's, and the one of afx's that has their names
 _MODULES = """einops: einops.array_api
+chex flax.traverse_util: afx.migrate.for_trees
 equinox equinox.nn: afx.migrate.for_equinox
 jax jax.numpy: afx
 jax.example_libraries.optimizers jax.example_libraries.stax jax.nn.initializers: afx.migrate.for_stax
@@ -115,8 +116,7 @@ jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
 jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
 flax.core flax.core.frozen_dict flax.linen flax.serialization flax.struct: afx.migrate.for_flax
-flax.training.common_utils flax.training.train_state: afx.migrate.for_flax
-flax.traverse_util: afx.migrate.for_trees"""
+flax.training.common_utils flax.training.train_state: afx.migrate.for_flax"""
 # names of JAX's, and what stands for them
 _RENAMED = """jax.lax.linalg.tridiagonal_solve: afx.linalg.tridiagonal_solve
 equinox.filter: afx.migrate.for_equinox.filter_tree
@@ -128,7 +128,7 @@ jax.example_libraries.optimizers.constant: afx.migrate.for_stax.make_schedule
 jax.image.ResizeMethod: afx.migrate.for_lax.ResizeMethod
 jax.numpy.complex_: numpy.complex128
 jax.numpy.float_: numpy.float64
-jax.Array jax.numpy.ndarray jaxtyping.Array jaxtyping.PRNGKeyArray: afx.Array
+chex.Array chex.PRNGKey jax.Array jax.numpy.ndarray jaxtyping.Array jaxtyping.PRNGKeyArray: afx.Array
 jax.config jax.config.config: afx.migrate.for_jax.config
 jax.debug.callback: afx.migrate.for_jax.callback
 jax.typing.DTypeLike: numpy.typing.DTypeLike
@@ -140,7 +140,7 @@ jax.make_jaxpr equinox.filter_make_jaxpr: afx.migrate.for_lax.make_jaxpr
 jax.nn.logsumexp jax.scipy.special.logsumexp: afx.logsumexp
 jax.nn.swish flax.linen.swish: afx.nn.silu
 jax.numpy.i0: afx.special.i0
-jaxtyping.ArrayLike jax.typing.ArrayLike: afx.ArrayLike
+chex.Numeric chex.Scalar jaxtyping.ArrayLike jax.typing.ArrayLike: afx.ArrayLike
 jaxtyping.PyTree: afx.migrate.for_trees.PyTree
 jax.random.PRNGKey: afx.random.key
 jax.scipy.integrate.trapezoid: afx.trapezoid
@@ -199,7 +199,7 @@ jax.example_libraries.stax logsoftmax=log_softmax: afx.nn.*
 jax.example_libraries.stax.randn: afx.migrate.for_stax.normal
 jax default_matmul_precision=nullcontext ensure_compile_time_eval=nullcontext named_scope=nullcontext: contextlib.*
 equinox.EquinoxRuntimeError: afx.errors.ArgumentError
-optax.Params optax.OptState optax.Updates: typing.Any
+chex.ArrayTree chex.Shape optax.Params optax.OptState optax.Updates: typing.Any
 optax.safe_int32_increment: afx.migrate.for_optax.safe_increment
 jax.lax add sub=subtract mul=multiply max=maximum min=minimum neg=negative pow exp log sin cos tan tanh sinh cosh sqrt
   square sign floor ceil log1p expm1 atan2 select=where lgamma=special.gammaln digamma=special.digamma erf=special.erf

@@ -289,6 +289,53 @@ def test_keywords_of_partial_calls_are_those_of_the_calls() -> None:
     assert [found["f"](2, 3.0), found["g"](1)] == [6.0, 2]
 
 
+def test_chex_checks_values_and_makes_dataclasses() -> None:
+    """Its dataclasses are trees, its types afx's, and what it asserts raises where it does not hold."""
+    source = (
+        "import chex\nimport jax\nimport jax.numpy as jnp\n\n\n@chex.dataclass(frozen=True)\nclass Model:\n"
+        "    w: chex.Array\n    n: chex.Numeric = 2\n\n\ndef f(m: Model) -> chex.Scalar:\n    return m.n * m.w.sum()\n\n\n"
+        "g = jax.grad(f)(Model(w=jnp.ones((3, 2)), n=2.0)).replace(n=0.0)\n"
+    )
+    rewritten, remarks = migrate_source(source, "jax")
+    assert remarks == []
+    found: dict[str, Any] = {}
+    exec(rewritten, found)
+    g, chex = found["g"], found["chex"]
+    chex.assert_trees_all_equal({"a": g.w}, {"a": np.full((3, 2), 2.0)})
+    chex.assert_trees_all_close(g, g, g)
+    chex.assert_shape([g.w, g.w], (3, 2))
+    chex.assert_shape([g.w, 1.0], [(None, 2), ()])
+    chex.assert_shape(np.ones((4, 3, 2)), (4, ..., 2))
+    chex.assert_rank([g.w, np.ones(2)], {1, 2})
+    chex.assert_type([g.w, 1], [float, int])
+    chex.assert_equal_shape([g.w, g.w])
+    chex.assert_scalar(1.0)
+    chex.assert_equal(1, 1)
+    chex.assert_axis_dimension(g.w, 1, 2)
+    chex.assert_tree_all_finite(g)
+    chex.assert_trees_all_equal_shapes(g, g)
+    wrong: list[tuple[str, tuple[Any, ...]]] = [
+        ("assert_shape", (g.w, (3, 3))),
+        ("assert_shape", (g.w, (3, ..., 2, 2))),
+        ("assert_rank", (g.w, 1)),
+        ("assert_rank", ([g.w, 1.0], [2, 1])),
+        ("assert_type", (g.w, int)),
+        ("assert_type", (g.w, np.int8)),
+        ("assert_equal_shape", ([g.w, g.w[0]],)),
+        ("assert_scalar", (g.w,)),
+        ("assert_equal", (1, 2)),
+        ("assert_axis_dimension", (g.w, 0, 2)),
+        ("assert_tree_all_finite", ([np.inf],)),
+        ("assert_trees_all_equal_structs", (g, [1])),
+        ("assert_trees_all_equal_shapes", ([np.ones(2)], [np.ones(3)])),
+        ("assert_trees_all_close", ([1.0], [1.1])),
+        ("assert_trees_all_equal", ([1.0], [1.0 + 1e-9])),
+    ]
+    for name, args in wrong:
+        with pytest.raises(AssertionError):
+            getattr(chex, name)(*args)
+
+
 def test_axes_have_names_where_they_are_given() -> None:
     """``vmap`` is afx's own unless its axis has a name; meshes of devices come down to the processor."""
     source = (
@@ -739,7 +786,7 @@ jax.scipy.sparse.linalg jax.scipy.cluster.vq jax.scipy.spatial.transform jax.exa
 jax.example_libraries.optimizers jax.debug jax.dtypes jax.ad_checkpoint jax.typing jax.test_util jax.experimental
 jax.experimental.ode jax.experimental.sparse jax.experimental.checkify jax.sharding equinox equinox.nn flax.linen
 flax.struct flax.core flax.serialization flax.traverse_util flax.training.train_state flax.training.common_utils
-optax optax.losses optax.contrib optax.tree optax.tree_utils optax.schedules optax.transforms optax.projections
+chex optax optax.losses optax.contrib optax.tree optax.tree_utils optax.schedules optax.transforms optax.projections
 jaxopt jaxopt.projection jaxopt.prox jaxopt.objective jaxopt.loss jaxopt.implicit_diff"""
 
 
