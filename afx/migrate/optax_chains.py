@@ -447,15 +447,15 @@ class MultiSteps:
 
     def init(self, params: Any) -> MultiStepsState:
         """Return the first state."""
-        none = zeros((), np.int64)
+        none = zeros((), np.int32)
         gathered = pytree.map(lambda p: zeros(np.shape(p), self._dtype), params)
         return MultiStepsState(none, none, self._opt.init(params), gathered)
 
     def update(self, updates: Any, state: MultiStepsState, params: Any = None, **_: Any) -> tuple[Any, Any]:
         """Return zeros, or the step after the last of some gradients."""
         every = self._every(state.gradient_step) if callable(self._every) else self._every
-        share = 1 / (state.mini_step + 1) if self._is_mean else 1
-        gathered = pytree.map(lambda a, g: a + (g - a if self._is_mean else g) * share, state.acc_grads, updates)
+        count = state.mini_step + 1 if self._is_mean else 1
+        gathered = pytree.map(lambda a, g: a + (g - a if self._is_mean else g) / count, state.acc_grads, updates)
         is_last = state.mini_step + 1 == every
         stepped, inner = self._opt.update(gathered, state.inner_opt_state, params)
 

@@ -265,6 +265,9 @@ def test_states_have_optaxs_places() -> None:
         _, state = solver.update(params, solver.init(params), params)
         assert (str(place(state).count), place(state).count.dtype) == ("1", np.int32)
         np.testing.assert_allclose(place(state).mu["w"], 0.1, rtol=1e-6)
+    gathered = for_optax.MultiSteps(for_optax.sgd(0.1), 2)
+    _, counts = gathered.update(params, gathered.init(params))
+    assert [x.dtype for x in (counts.mini_step, counts.gradient_step)] == [np.int32] * 2
 
 
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
