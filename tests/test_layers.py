@@ -95,10 +95,10 @@ BUDGETS: dict[str, int] = {
     "data": 5_340,
     "distributed": 50_280,
     "export": 67_250,
-    "integrate": 22_400,
+    "integrate": 22_590,
     "interpolate": 9_090,
     "io": 17_480,
-    "migrate": 65_640,
+    "migrate": 66_430,
     "ndimage": 7_360,
     "nn": 22_980,
     "numpy": 4_220,
@@ -484,7 +484,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.63 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.64 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_630_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_640_000
     )

@@ -650,24 +650,6 @@ def sparse_sigmoid(x: Any) -> Array:
 # --- Functions that JAX and SciPy have with other defaults
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Array:
-    """Return an array with a diagonal of these numbers, from the first on again where they are few.
-
-    >>> fill_diagonal(afx.zeros((3, 2)), [1.0, 2.0])
-    Array([[1., 0.],
-           [0., 2.],
-           [0., 0.]], dtype=float32)
-    """
-    x, values = asarray(a), asarray(val).reshape(-1)
-    if wrap or inplace:
-        raise ArgumentError(
-            "fill_diagonal: returns an array, of one diagonal: got wrap or inplace; write x.at[…].set(y)"
-        )
-    places = np.arange(builtins.min(x.shape))
-    z: Array = x.at[(places,) * x.ndim].set(values[places % values.size])
-    return z
-
-
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, *, where: Any) -> Array:
     """Return this of the elements that are chosen."""
     return log_sum(a, axis, b=choose(where, 1.0 if b is None else b, 0.0), keepdims=keepdims)
