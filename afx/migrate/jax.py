@@ -558,10 +558,8 @@ class JaxMigration(Migration):
                     text = f"[object.__setattr__({owner}, name, value) for "
                     text += f"name, value in zip({names}, (" if is_tuple else "value in [("
                     close = "))]" if is_tuple else f")] for name in {names}]"
-                self.edits += [
-                    Edit((node.lineno, node.col_offset), stop, text),
-                    Edit(end_of(node), end_of(node), close),
-                ]
+                self.edits.append(Edit((node.lineno, node.col_offset), stop, text))
+                self.edits.append(Edit(end_of(node), end_of(node), close))
             elif fields:
                 name = f"{owner}.{names[0]}"
                 self.remarks.append(Remark(node.lineno, name, f"assign one field a line: {name} = …"))

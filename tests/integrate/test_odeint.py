@@ -171,7 +171,7 @@ def test_wrong_use_is_named() -> None:
     with pytest.raises(afx.errors.ArgumentError, match="turn back"):
         odeint(lambda t, y: y, np.float64(1.0), [0.0, 2.0, 1.0])
     with pytest.raises(afx.errors.ArgumentError, match="no such method"):
-        odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], method="heun")  # the mistake
+        odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], method="hein")  # the mistake
     with pytest.raises(afx.errors.ShapeError, match="as many elements"):
         odeint(lambda t, y: y[:1], np.ones(2), [0.0, 1.0])
     with pytest.raises(afx.errors.ShapeError, match="times"):
