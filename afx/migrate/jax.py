@@ -362,10 +362,12 @@ class JaxMigration(Migration):
     def _lower(self, func: ast.Attribute) -> None:
         """Rewrite ``f.lower(x)`` of a jitted function; that of a text has no argument."""
         start, (line, column) = (func.lineno, func.col_offset), end_of(func)
-        self.edits += [
-            Edit(start, start, f"{CALLS}.lower("),
-            Edit((line, column - len(".lower")), (line, column + len("(")), ", "),
-        ]
+        self.edits.extend(
+            [
+                Edit(start, start, f"{CALLS}.lower("),
+                Edit((line, column - len(".lower")), (line, column + len("(")), ", "),
+            ]
+        )
         self.needed.add(CALLS)
 
     def _rename(self, function: ast.expr, name: str, words: Sequence[tuple[str | None, ast.expr]]) -> str:
@@ -417,7 +419,7 @@ class JaxMigration(Migration):
             ]:  # of a longer chain
                 self.edits.remove(edit)
                 text += edit.text
-            self.edits += [Edit(start, start, text), end]
+            self.edits.extend((Edit(start, start, text), end))
             self.needed.add(CALLS)
         return is_at
 
