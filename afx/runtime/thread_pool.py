@@ -44,7 +44,7 @@ class Thresholds(Printable):
     tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
     tune_tries: int = 2  # timed calls of each policy to begin with
     tune_wake_max_seconds: float = (
-        5e-3  # a call up to which waking threads tells: the first after a change is not timed
+        5e-3  # a call that waking threads may delay: the first of another policy is not timed
     )
     tune_first_price_calls: float = 4.0  # time on another policy before the first one is tried again, in its calls
     tune_min_price_calls: float = 30.0  # the same of others than the first one, which may well be slower
