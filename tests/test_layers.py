@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_810,
-    "compiler": 211_300,
+    "compiler": 211_470,
     "control": 26_950,
     "core": 39_300,
     "data": 5_340,
@@ -98,7 +98,7 @@ BUDGETS: dict[str, int] = {
     "integrate": 22_590,
     "interpolate": 9_090,
     "io": 17_480,
-    "migrate": 66_430,
+    "migrate": 66_440,
     "ndimage": 7_360,
     "nn": 22_980,
     "numpy": 4_220,

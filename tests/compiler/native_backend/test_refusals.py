@@ -90,3 +90,31 @@ def test_reasons_are_sentences() -> None:
     reasons = [reason for _, reason in afx.jit(fn).lower(x).native if reason]
     assert "eigvals" in " ".join(reasons)
     assert [reason for reason in reasons if len(reason.split()) < 3] == []
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_calls_that_warn_stay_in_machine_code(tier: int, is_whole: bool) -> None:
+    """NumPy's plan names the lines a few times; then machine code warns itself, with the same results, and never rests."""
+
+    def fn(x: Array) -> Array:
+        y = 1 / np.sqrt(x)
+        return y if is_whole else y @ np.linalg.inv(np.eye(2) + afx.abs(x))
+
+    jitted, zero = afx.jit(fn), np.array([0.0, 4.0])
+    with use_target(Target(backend="native", native_tier=tier)):
+        jitted(GOOD)
+        code = jitted.lower(GOOD).plan.native
+        assert code is not None
+        with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
+            want = np.asarray(jitted(zero))
+        for _ in range(20):
+            with pytest.warns(RuntimeWarning, match="divide by zero encountered in"):
+                np.testing.assert_array_equal(np.asarray(jitted(zero)), want)
+        assert (code.status.backend, code.status.refusals <= REFUSED_MAX_CALLS - 1) == ("native", True)
+        with pytest.warns(RuntimeWarning, match="in a compiled call as in some before, whose warnings name the lines"):
+            jitted(zero)
+        with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+            jitted(zero)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(np.asarray(jitted(zero)), want)

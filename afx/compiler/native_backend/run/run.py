@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -217,6 +217,25 @@ def _warner(target: Target) -> Callable[[], None]:
     return count
 
 
+class Warnings:
+    """The calls of a plan whose floating-point errors NumPy's plan has told at the user's lines: a few are enough.
+
+    Results of machine code stand in calls with errors too. Where `numpy.errstate` says to warn, the plan of NumPy's calls
+    runs for its warnings alone, which Python shows once a line: behind a few calls machine code warns itself.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._left = target.native.refused_max_calls - 1
+
+    def suffice(self, errors: int) -> bool:
+        """Tell whether there were enough of them, so that a call with errors need not run again, and count this one."""
+        modes: list[Any] = [*np.geterr().values()]
+        if any(errors >> k & 1 and modes[k] not in ("ignore", "warn") for k in ERRORS):
+            return False
+        self._left -= 1
+        return self._left < 0
+
+
 class Runner:
     """Calls a kernel: makes the arrays of the results, looks at errors."""
 
@@ -232,6 +251,7 @@ class Runner:
         ]
         self.target = target
         self.count_warning: Callable[[], None] = _warner(target)
+        self.warnings: Warnings = Warnings(target)
         self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
         count = len(schedule.inputs)
         self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in face.donated]
@@ -286,10 +306,14 @@ class Runner:
     ) -> list[Any] | None:
         """Return results with which there is something the matter; ``is_given`` tells whether an argument is overwritten."""
         if errors and (errors < 0 or are_heard(errors)):
-            if errors < 0 or not (self.keeps_bits or is_given):
+            if errors < 0:
                 return None
             if is_given:
-                tell(errors)
+                tell(errors, "that donates its arguments")
+            elif self.warnings.suffice(errors):
+                tell(errors, AGAIN)
+            elif not self.keeps_bits:
+                return None
             else:
                 self.count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
@@ -338,8 +362,9 @@ class MixedRunner:
         self._count_warning = _warner(target)
         self.heard: threading.local | None = threading.local() if target.tier > 1 else None
         self._kernels_flush = flushes and all(map(_is_kernel_or_look, schedule.instructions))
+        warned = Warnings(target)
         binds = [
-            partial(_bound, kernel, own, target, self.heard, self._kernels_flush)
+            partial(_bound, kernel, own, target, self.heard, warned, self._kernels_flush)
             for kernel, own in zip(kernels, constants, strict=True)
         ]
         self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
@@ -378,7 +403,12 @@ def _is_kernel_or_look(instruction: Instruction) -> bool:
 
 
 def _bound(
-    kernel: Kernel, constants: tuple[Any, ...], target: Target, heard: threading.local | None, flushes: bool
+    kernel: Kernel,
+    constants: tuple[Any, ...],
+    target: Target,
+    heard: threading.local | None,
+    warned: Warnings,
+    flushes: bool,
 ) -> Callable[..., None]:
     """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
     face = kernel.interface
@@ -397,9 +427,15 @@ def _bound(
             else:
                 given = tuple([_dense(a, k in copied) for k, a in enumerate(given)])
             errors = call(*given, *arrays[inputs:], *rest)
-        if errors and (errors < 0 or are_heard(errors)):
-            if errors < 0 or heard is None:
-                raise LeaveError
+        if errors < 0:
+            raise LeaveError
+        if not errors or not are_heard(errors) or getattr(heard, "errors", False):
+            return
+        if warned.suffice(errors):
+            tell(errors, AGAIN)
+        elif heard is None:
+            raise LeaveError
+        else:
             heard.errors = errors
 
     return run
@@ -441,8 +477,11 @@ def are_heard(errors: int) -> bool:
     return any(errors >> k & 1 and modes[k] != "ignore" for k in ERRORS)
 
 
-def tell(errors: int) -> None:
-    """Do what the caller's ``np.errstate`` says, for a call that cannot run again to find the line.
+AGAIN: Final = "as in some before, whose warnings name the lines"
+
+
+def tell(errors: int, why: str) -> None:
+    """Do what the caller's ``np.errstate`` says, for a call that does not run again to find the line.
 
     Raises:
         FloatingPointError: the caller wants these errors raised.
@@ -450,11 +489,10 @@ def tell(errors: int) -> None:
     modes: list[Any] = [*np.geterr().values()]
     for k, error in ERRORS.items():
         if errors >> k & 1:
-            _tell(modes[k], 1 << k, error)
+            _tell(modes[k], 1 << k, error, f"{error} encountered in a compiled call {why}")
 
 
-def _tell(mode: str, flag: int, error: str) -> None:
-    message = f"{error} encountered in a compiled call that donates its arguments"
+def _tell(mode: str, flag: int, error: str, message: str) -> None:
     handler: Any = np.geterrcall()
     if mode == "raise":
         raise FloatingPointError(message)

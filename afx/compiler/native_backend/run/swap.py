@@ -2,7 +2,8 @@ r"""Swap-in of machine code: plans run NumPy until their kernel is ready, then t
 
 A plan is compiled once its calls have taken some milliseconds in all; the process that compiles needs none of this
 one's time. As no bit depends on when a kernel comes, none waits for it. Calls that the kernel refuses, and those that
-meet floating-point errors which are not ignored, run NumPy's plan, which warns at the user's line.
+meet floating-point errors which are not ignored, run NumPy's plan, which warns at the user's line; where it is to warn, a
+few times, as Python shows the warnings of a line once: then the kernel warns.
 
 Each call is answered by the state in which its plan's machine code is::
 
