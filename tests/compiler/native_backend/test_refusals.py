@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 
 import numpy as np
 import pytest
@@ -116,5 +117,9 @@ def test_calls_that_warn_stay_in_machine_code(tier: int, is_whole: bool) -> None
             jitted(zero)
         with np.errstate(all="raise"), pytest.raises(FloatingPointError):
             jitted(zero)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(RuntimeWarning, match="divide by zero encountered in divide"):
+                jitted(zero)
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(np.asarray(jitted(zero)), want)

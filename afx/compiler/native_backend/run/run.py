@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -227,13 +227,19 @@ class Warnings:
     def __init__(self, target: Target) -> None:
         self._left = target.native.refused_max_calls - 1
 
-    def suffice(self, errors: int) -> bool:
-        """Tell whether there were enough of them, so that a call with errors need not run again, and count this one."""
+    def warn(self, errors: int) -> bool:
+        """Warn of a call's errors where NumPy's plan has often enough; tell whether that is all there is to do.
+
+        Where a warning is an exception, NumPy's plan raises it, at its line.
+        """
         modes: list[Any] = [*np.geterr().values()]
         if any(errors >> k & 1 and modes[k] not in ("ignore", "warn") for k in ERRORS):
             return False
         self._left -= 1
-        return self._left < 0
+        try:
+            return self._left < 0 and tell(errors, "as in some before, whose warnings name the lines")
+        except RuntimeWarning:
+            return False
 
 
 class Runner:
@@ -310,8 +316,8 @@ class Runner:
                 return None
             if is_given:
                 tell(errors, "that donates its arguments")
-            elif self.warnings.suffice(errors):
-                tell(errors, AGAIN)
+            elif self.warnings.warn(errors):
+                pass
             elif not self.keeps_bits:
                 return None
             else:
@@ -431,12 +437,11 @@ def _bound(
             raise LeaveError
         if not errors or not are_heard(errors) or getattr(heard, "errors", False):
             return
-        if warned.suffice(errors):
-            tell(errors, AGAIN)
-        elif heard is None:
+        if warned.warn(errors):
+            return
+        if heard is None:
             raise LeaveError
-        else:
-            heard.errors = errors
+        heard.errors = errors
 
     return run
 
@@ -477,11 +482,8 @@ def are_heard(errors: int) -> bool:
     return any(errors >> k & 1 and modes[k] != "ignore" for k in ERRORS)
 
 
-AGAIN: Final = "as in some before, whose warnings name the lines"
-
-
-def tell(errors: int, why: str) -> None:
-    """Do what the caller's ``np.errstate`` says, for a call that does not run again to find the line.
+def tell(errors: int, why: str) -> bool:
+    """Return True, and do what the caller's ``np.errstate`` says, for a call that does not run again to find the line.
 
     Raises:
         FloatingPointError: the caller wants these errors raised.
@@ -490,6 +492,7 @@ def tell(errors: int, why: str) -> None:
     for k, error in ERRORS.items():
         if errors >> k & 1:
             _tell(modes[k], 1 << k, error, f"{error} encountered in a compiled call {why}")
+    return True
 
 
 def _tell(mode: str, flag: int, error: str, message: str) -> None:
