@@ -77,7 +77,7 @@ class interp1d:  # SciPy's name
         fill_value: ArrayLike | str | tuple[ArrayLike, ArrayLike] = math.nan,
         assume_sorted: bool = False,
     ) -> None:
-        named = kind if isinstance(kind, str) else _OF_DEGREE.get(kind, str(kind))
+        named: Any = _OF_DEGREE.get(kind, kind) if isinstance(kind, int) else kind
         choice("interp1d", "kind", named, (*_DEGREES, *_STEPS))
         degree = _DEGREES.get(named, 0)
         points, values = columns(x, y, axis, "interp1d", degree + 1, in_order=assume_sorted)

@@ -64,6 +64,8 @@ def tree_at(
     tree = put(treedef, leaves)  # whose own fields are set, as static ones are
     places = where(_Place(tree))
     for place, value in zip([places] if is_one else places, values or [None] * len(nodes), strict=True):
+        if not any(part is place.owner_ for part in tree_leaves(tree, functools.partial(operator.is_, place.owner_))):
+            raise ArgumentError(f"tree_at: {place.name_!r} is in no node of the tree; replace the field that holds it")
         object.__setattr__(place.owner_, place.name_, replace_fn(place.part_) if replace_fn else value)
     return tree
 

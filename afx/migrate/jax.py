@@ -407,16 +407,12 @@ class JaxMigration(Migration):
 
     def _read_places(self, array: ast.expr) -> bool:
         """Read or update places of an array, which may have an ``.at``, by JAX's modes; tell whether it has one."""
-        start, (line, column), is_at = (
-            (array.lineno, array.col_offset),
-            end_of(array),
-            getattr(array, "attr", "") == "at",
-        )
+        start, (line, column) = (array.lineno, array.col_offset), end_of(array)
+        is_at = getattr(array, "attr", "") == "at"
         text, end = f"{CALLS}.at(", Edit((line, column - len(".at") * is_at), (line, column), ")")
         if end not in self.edits:
-            for edit in [
-                e for e in self.edits if e[:2] == (start, start) and e.text.startswith(text)
-            ]:  # of a longer chain
+            inner = [e for e in self.edits if e[:2] == (start, start) and e.text.startswith(text)]  # of a longer chain
+            for edit in inner:
                 self.edits.remove(edit)
                 text += edit.text
             self.edits.extend((Edit(start, start, text), end))
@@ -462,20 +458,14 @@ class JaxMigration(Migration):
         super().begin(tree)
 
     def _check_keywords(
-        self,
-        node: ast.Call,
-        name: str,
-        target: str,
-        words: list[tuple[str | None, ast.expr]],
-        before: ast.expr | None,
+        self, node: ast.Call, name: str, target: str, words: list[tuple[str | None, ast.expr]], before: ast.expr | None
     ) -> None:
         """Write keywords by afx's names, leave out those that change no number, and remark on others."""
         known, most = arguments_of(target) if target else (None, math.inf)
         function, keywords = ast.unparse(node.func), {id(k.value): k for k in node.keywords}
         if min(len(node.args), BY_PLACE.get(name, (len(node.args),))[0]) > most:
-            self.remarks.append(
-                Remark(node.lineno, function, f"afx's takes {most} by place; write the names of the others")
-            )
+            text = f"afx's takes {most} by place; write the names of the others"
+            self.remarks.append(Remark(node.lineno, function, text))
         for word, value in words:
             k = keywords.get(id(value))
             is_place = word == "backend" and name == "jax.jit"  # of the machine, of which there is one
@@ -592,11 +582,8 @@ def _values_in(node: ast.AST) -> list[ast.expr]:
 def _may_leave(index: ast.expr, arguments: set[str]) -> bool:
     """Tell whether an index is a sum or a product of arguments, but no tuple repeated."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    sums = [
-        x
-        for x in parts
-        if isinstance(x, ast.BinOp) and isinstance(x.op, (ast.Add, ast.Mult)) and not isinstance(x.left, ast.Tuple)
-    ]
+    sums = [x for x in parts if isinstance(x, ast.BinOp) and isinstance(x.op, (ast.Add, ast.Mult))]
+    sums = [x for x in sums if not isinstance(x.left, ast.Tuple)]
     return bool(arguments & {*WORDS.findall(" ".join(map(ast.unparse, sums)))})
 
 

@@ -341,19 +341,15 @@ def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
 
     def groups(tree: Any) -> tuple[dict[Any, list[int]], list[Any], Any]:
         leaves, treedef = pytree.flatten(tree)
-        numbers = pytree.unflatten(
-            treedef, [float(k) for k in range(len(leaves))]
-        )  # whole numbers in fields are no leaves
+        numbers = pytree.unflatten(treedef, list(map(float, range(len(leaves)))))  # whole ones in fields are no leaves
         found: dict[Any, list[int]] = {label: [] for label in transforms}
 
         def note(label: Any, below: Any) -> Any:
             found[label].extend(map(int, pytree.leaves(below)))
             return label
 
-        def is_truth(x: Any) -> bool:
-            return isinstance(x, bool)
-
-        tree_map(note, param_labels(tree) if callable(param_labels) else param_labels, numbers, is_leaf=is_truth)
+        labels = param_labels(tree) if callable(param_labels) else param_labels
+        tree_map(note, labels, numbers, is_leaf=lambda x: isinstance(x, bool))
         return found, leaves, treedef
 
     def init(params: Any) -> Any:

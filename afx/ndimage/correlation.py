@@ -99,18 +99,10 @@ def settle(z: Array, dtype: DType) -> Array:
 # --- Filters: weighted sums of the elements around each one
 
 
-def correlate_axes(
-    x: Array,
-    weights: Array,
-    axes: Sequence[int],
-    mode: str,
-    cval: ArrayLike,
-    origins: Sequence[Any],
-    who: str,
-    *,
-    in_pairs: bool = False,
+def _widen(
+    x: Array, weights: Array, axes: Sequence[int], mode: str, cval: ArrayLike, origins: Sequence[Any], who: str
 ) -> Array:
-    """Return the correlation along some axes, in order, with an array of weights that has one axis for each."""
+    """Return an array with the elements around it that weights along some axes, in order, reach."""
     choice(who, "mode", mode, tuple(PADS))
     widths = [(0, 0)] * x.ndim
     for axis, size, given in zip(axes, weights.shape, origins, strict=True):
@@ -124,9 +116,16 @@ def correlate_axes(
         widths[axis] = (before, size - 1 - before)
     if not x.size or not axes:
         return x
-    wide = pad(x, widths, PADS[mode], constant_values=cval) if PADS[mode] == "constant" else pad(x, widths, PADS[mode])
-    if in_pairs:
-        return _add_pairs(wide, weights, axes[0])
+    return pad(x, widths, PADS[mode], constant_values=cval) if PADS[mode] == "constant" else pad(x, widths, PADS[mode])
+
+
+def correlate_axes(
+    x: Array, weights: Array, axes: Sequence[int], mode: str, cval: ArrayLike, origins: Sequence[Any], who: str
+) -> Array:
+    """Return the correlation along some axes, in order, with an array of weights that has one axis for each."""
+    wide = _widen(x, weights, axes, mode, cval, origins, who)
+    if not x.size or not axes:
+        return x
     rest = [a for a in range(x.ndim) if a not in axes]
     rows = moveaxis(wide, (*rest, *axes), range(x.ndim))
     lead = rows.shape[: len(rest)]
@@ -161,11 +160,10 @@ def correlate_settled(
     working, result = choose_dtypes(given, output, who, is_complex="c" in (w.dtype.kind, given.dtype.kind))
     origins = each(origin, len(places), who, "origin")
     w = astype(w, working if w.dtype.kind == "c" else real_dtype(working))
-    in_pairs = (
-        result.kind in "iu" and w.ndim == 1 and w.size % 2 == 1 and not is_traced(w) and bool((w == flip(w)).all())
-    )
-    z = correlate_axes(astype(given, working), w, places, mode, cval, origins, who, in_pairs=in_pairs)
-    return settle(z, result)
+    x, is_row = astype(given, working), w.ndim == 1 and w.size % 2 == 1 and not is_traced(w)
+    if x.size and is_row and result.kind in "iu" and bool((w == flip(w)).all()):
+        return settle(_add_pairs(_widen(x, w, places, mode, cval, origins, who), w, places[0]), result)
+    return settle(correlate_axes(x, w, places, mode, cval, origins, who), result)
 
 
 def correlate1d(

@@ -43,14 +43,10 @@ class Thresholds(Printable):
     # -- autotuning: who computes, never what --
     tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
     tune_tries: int = 2  # timed calls of each policy to begin with
-    tune_wake_max_seconds: float = (
-        5e-3  # a call that waking threads may delay: the first of another policy is not timed
-    )
+    tune_wake_max_seconds: float = 5e-3  # of a call that waking threads delay: the first of another policy is not timed
     tune_first_price_calls: float = 4.0  # time on another policy before the first one is tried again, in its calls
     tune_min_price_calls: float = 30.0  # the same of others than the first one, which may well be slower
-    tune_max_price_calls: float = (
-        200.0  # what that grows to while nothing changes: trials take one hundredth of the time
-    )
+    tune_max_price_calls: float = 200.0  # what that grows to while nothing changes: a trial takes one call or two
     tune_better_ratio: float = 0.9  # time of another policy, of the present one's, at which it is chosen
     tune_memory_ratio: float = 0.8  # weight of the past in a mean
     tune_outlier_ratio: float = 3.0  # times the mean as which a longer call counts: two in a row change something

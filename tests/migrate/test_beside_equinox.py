@@ -272,6 +272,31 @@ def test_kinds_of_layers_are_classes() -> None:
     assert isinstance(afx.pytree.map(afx.negative, for_equinox.MaxPool2d(2)), for_equinox.MaxPool2d)
 
 
+@attrs.frozen
+class Rate:
+    """What a static field holds."""
+
+    rate: float
+
+
+@attrs.frozen
+class Holder:
+    """A leaf, and an object that is no part of the tree."""
+
+    w: Any
+    held: Any = afx.static()
+
+
+def test_tree_at_sets_nothing_outside_of_the_tree() -> None:
+    """What a static field holds is shared with the model that was given: its attributes are not set."""
+    model = Holder(np.ones(2), Rate(0.1))
+    with pytest.raises(ArgumentError, match="tree_at: 'rate' is in no node of the tree"):
+        for_equinox.tree_at(lambda m: m.held.rate, model, 0.5)
+    assert model.held.rate == 0.1
+    assert for_equinox.tree_at(lambda m: m.held, model, 3).held == 3
+    assert model.held.rate == 0.1
+
+
 OWN = types.SimpleNamespace(tree_at=for_equinox.tree_at, nn=for_equinox)  # by Equinox's names
 
 

@@ -123,6 +123,13 @@ class TestCrossEntropies:
             np.testing.assert_allclose(np.asarray(found), want, rtol=1e-4)
             np.testing.assert_allclose(np.asarray(found), -np.asarray(nn.log_softmax(x)), rtol=1e-6)
 
+    def test_complex_logits_are_refused_by_name(self) -> None:
+        """The loss that was called is named, with its logits."""
+        with pytest.raises(
+            afx.errors.DtypeError, match=r"softmax_cross_entropy: logits are real: got complex128\[1,2\]"
+        ):
+            nn.softmax_cross_entropy(np.ones((1, 2)) * 1j, np.array([0]))
+
     def test_one_hot_targets_of_any_dtype(self) -> None:
         """Integers and booleans in the shape of the logits are distributions, in the logits' dtype."""
         logits = np.array([[0.0, 1.0], [2.0, 0.0]], np.float32)

@@ -150,6 +150,8 @@ def softmax_cross_entropy(
 def _beside_classes(logits: ArrayLike, classes: ArrayLike) -> Array:
     """Return ``-log softmax(logits)[class]``, of which the exponentials are all that every logit costs."""
     x = in_floats(logits, "softmax_cross_entropy")
+    if x.dtype.kind != "f":
+        raise DtypeError(f"softmax_cross_entropy: logits are real: got {aval_of(logits)}; take the abs or a part")
     top = max(stop_gradient(x), axis=-1, keepdims=True)
     total = log(sum(exp(subtract_top(x, top)), axis=-1))
     chosen = take_along_axis(x, expand_dims(classes, -1), axis=-1)

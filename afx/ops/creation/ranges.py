@@ -196,6 +196,12 @@ def logspace(
     return z if dtype is None else z.astype(check_dtype(dtype, "logspace"))
 
 
+def _near_whole(x: Array) -> Array:
+    """Return whole numbers in place of those that are one but for rounding (1000 to the power of a third)."""
+    near = round(x)
+    return where(abs(x - near) <= 1e-12 * abs(near), near, x)
+
+
 @register_function
 def geomspace(
     start: ArrayLike,
@@ -230,9 +236,7 @@ def geomspace(
         pass  # compiled, they cannot be checked
     steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(natural)).reshape((-1,) + (1,) * rank)
     z = _along(where(steps == 1, last, first * pow(last / first, steps)), axis)
-    if whole:  # the power of 1000 by a third is 9.999…
-        near = round(z)
-        z = where(abs(z - near) <= 1e-12 * abs(near), near, z)
+    z = _near_whole(z) if whole else z
     return z if kept is None else z.astype(kept)
 
 

@@ -328,6 +328,17 @@ def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 
 # -- roll --
+def _shifts(shift: ArrayLike | Sequence[int]) -> list[Any]:
+    """Return how far to roll, as integers where they are known, and as whole numbers of arrays where they are traced."""
+    try:
+        return list(ints(shift, "roll", "shift"))
+    except ConcreteValueError:
+        traced = reshape(asarray(shift), (-1,))
+    if traced.dtype.kind not in "biu":
+        raise DtypeError(f"roll: shift holds integers: got {traced.aval}; convert it with astype")
+    return list(traced)
+
+
 @register_function
 def roll(x: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Return x with its elements shifted along axes; those that leave at one end enter at the other.
@@ -339,6 +350,7 @@ def roll(x: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
 
     Raises:
         ArgumentError: the numbers of shifts and axes differ.
+        DtypeError: a traced shift that is no integer.
         ShapeError: an axis out of range.
 
     >>> roll(afx.asarray([1.0, 2.0, 3.0]), 1)
@@ -347,11 +359,7 @@ def roll(x: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
     aval = aval_of(x, "roll")
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, 0), aval.shape)
-    axes = list(ints(axis, "roll", "axis"))
-    try:
-        shifts: list[Any] = list(ints(shift, "roll", "shift"))
-    except ConcreteValueError:
-        shifts = list(reshape(asarray(shift), (-1,)))
+    axes, shifts = list(ints(axis, "roll", "axis")), _shifts(shift)
     if len(shifts) == 1:
         shifts *= len(axes)
     elif len(axes) == 1:

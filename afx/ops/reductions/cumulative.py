@@ -515,11 +515,12 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
 
 
 def _logsumexp(x: Any, *, axis: Shape) -> Any:
+    aval = _logsumexp_abstract(aval_of(x), axis=axis)
     if not x.size:
-        return full(reduced(x.shape, axis), -math.inf, x.dtype)
+        return full(aval.shape, -math.inf, aval.dtype)
     top = max(stop_gradient(x), axis, keepdims=True)
     total = log(sum(exp(subtract_top(x, top)), axis, keepdims=True)) + top
-    return reshape(total, reduced(x.shape, axis))
+    return reshape(total, aval.shape)
 
 
 def _logsumexp_native(xp: Recorder, out: Any, x: Any, *, axis: Shape) -> None:

@@ -218,13 +218,17 @@ def _warner(target: Target) -> Callable[[], None]:
 
 
 class Warnings:
-    """The calls of a plan whose floating-point errors NumPy's plan has told at the user's lines: a few are enough.
+    """What becomes of floating-point errors that machine code meets and `numpy.errstate` does not ignore.
 
-    Results of machine code stand in calls with errors too. Where `numpy.errstate` says to warn, the plan of NumPy's calls
-    runs for its warnings alone, which Python shows once a line: behind a few calls machine code warns itself.
+    Its results stand in calls with errors too: NumPy's plan runs for its warnings alone, which Python shows once a line.
+    So it does in a few calls, behind which machine code warns itself.
+
+    Attributes:
+        heard: errors of a plan's kernels that NumPy's plan is to tell at its end; None where it then runs instead.
     """
 
     def __init__(self, target: Target) -> None:
+        self.heard: threading.local | None = threading.local() if target.tier > 1 else None
         self._left = target.native.refused_max_calls - 1
 
     def warn(self, errors: int) -> bool:
@@ -236,10 +240,25 @@ class Warnings:
         if any(errors >> k & 1 and modes[k] not in ("ignore", "warn") for k in ERRORS):
             return False
         self._left -= 1
+        if self._left >= 0:
+            return False
         try:
-            return self._left < 0 and tell(errors, "as in some before, whose warnings name the lines")
+            tell(errors, "as in some before, whose warnings name the lines")
         except RuntimeWarning:
             return False
+        return True
+
+    def note(self, errors: int) -> None:
+        """Warn of the errors of one of a plan's kernels, or keep them for its end.
+
+        Raises:
+            LeaveError: NumPy's plan shall run.
+        """
+        if not are_heard(errors) or getattr(self.heard, "errors", False) or self.warn(errors):
+            return
+        if self.heard is None:
+            raise LeaveError
+        self.heard.errors = errors
 
 
 class Runner:
@@ -316,11 +335,9 @@ class Runner:
                 return None
             if is_given:
                 tell(errors, "that donates its arguments")
-            elif self.warnings.warn(errors):
-                pass
-            elif not self.keeps_bits:
-                return None
-            else:
+            elif not self.warnings.warn(errors):
+                if not self.keeps_bits:
+                    return None
                 self.count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
@@ -366,11 +383,10 @@ class MixedRunner:
         flushes: bool,
     ) -> None:
         self._count_warning = _warner(target)
-        self.heard: threading.local | None = threading.local() if target.tier > 1 else None
+        self.warnings: Warnings = Warnings(target)
         self._kernels_flush = flushes and all(map(_is_kernel_or_look, schedule.instructions))
-        warned = Warnings(target)
         binds = [
-            partial(_bound, kernel, own, target, self.heard, warned, self._kernels_flush)
+            partial(_bound, kernel, own, target, self.warnings, self._kernels_flush)
             for kernel, own in zip(kernels, constants, strict=True)
         ]
         self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
@@ -383,6 +399,7 @@ class MixedRunner:
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
         """Return the results, or None where NumPy's plan shall run, which finds what is wrong."""
         idle, kernels_flush, values = self.idle, self._kernels_flush, to_dense(tuple(values))
+        heard = self.warnings.heard
         if kernels_flush and keeps_underflow():
             return None
         try:
@@ -391,13 +408,15 @@ class MixedRunner:
             run = idle.take_older() or self.executable.bind()
         try:
             results: list[Any] = run(*values) if kernels_flush else run_for(plan, run, values)
-            if self.heard is not None and self.heard.__dict__.pop("errors", 0):
+            if heard is not None and getattr(heard, "errors", False):
                 self._count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
             return results
         except (LeaveError, *NUMPY_ERRORS):
             return None
         finally:
+            if heard is not None:
+                heard.__dict__.pop("errors", None)
             if len(idle.recent) < idle.max_sets:
                 idle.recent.append(run)
 
@@ -409,14 +428,9 @@ def _is_kernel_or_look(instruction: Instruction) -> bool:
 
 
 def _bound(
-    kernel: Kernel,
-    constants: tuple[Any, ...],
-    target: Target,
-    heard: threading.local | None,
-    warned: Warnings,
-    flushes: bool,
+    kernel: Kernel, constants: tuple[Any, ...], target: Target, told: Warnings, flushes: bool
 ) -> Callable[..., None]:
-    """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
+    """Return a kernel with memory of its own, which raises `LeaveError` where NumPy's plan shall run."""
     face = kernel.interface
     keeping = shared_call(kernel, target)
     call, more = _flushing(keeping) if flushes else (keeping, ())
@@ -428,20 +442,15 @@ def _bound(
         errors = call(*arrays, *rest)
         if errors < 0:
             given = arrays[:inputs]
-            if heard is not None:  # bits of its own: of anything a copy
+            if told.heard is not None:  # bits of its own: of anything a copy
                 given = tuple([np.array(a, order="C") for a in given])
             else:
                 given = tuple([_dense(a, k in copied) for k, a in enumerate(given)])
             errors = call(*given, *arrays[inputs:], *rest)
         if errors < 0:
             raise LeaveError
-        if not errors or not are_heard(errors) or getattr(heard, "errors", False):
-            return
-        if warned.warn(errors):
-            return
-        if heard is None:
-            raise LeaveError
-        heard.errors = errors
+        if errors:
+            told.note(errors)
 
     return run
 
@@ -482,8 +491,8 @@ def are_heard(errors: int) -> bool:
     return any(errors >> k & 1 and modes[k] != "ignore" for k in ERRORS)
 
 
-def tell(errors: int, why: str) -> bool:
-    """Return True, and do what the caller's ``np.errstate`` says, for a call that does not run again to find the line.
+def tell(errors: int, why: str) -> None:
+    """Do what the caller's ``np.errstate`` says, for a call that does not run again to find the line.
 
     Raises:
         FloatingPointError: the caller wants these errors raised.
@@ -492,7 +501,6 @@ def tell(errors: int, why: str) -> bool:
     for k, error in ERRORS.items():
         if errors >> k & 1:
             _tell(modes[k], 1 << k, error, f"{error} encountered in a compiled call {why}")
-    return True
 
 
 def _tell(mode: str, flag: int, error: str, message: str) -> None:
