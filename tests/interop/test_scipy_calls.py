@@ -50,7 +50,7 @@ def test_values_and_gradients_are_jaxs(name: str) -> None:
     """Gradients of matrix functions are those of JAX, eager and compiled, and traced values are SciPy's."""
     call, shape = BESIDE_JAX[name], np.shape(BESIDE_JAX[name](linalg, S))
     weights = np.cos(np.arange(np.prod(shape, dtype=int))).reshape(shape)
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="the reference is JAX's")
     with jax.enable_x64(True):
         theirs = importlib.import_module("jax.scipy.linalg")
         expected = jax.jit(jax.grad(lambda a: jax.numpy.sum(weights * call(theirs, a))))(S)
@@ -137,7 +137,7 @@ LAWS: dict[str, Callable[[Any, Any], Any]] = {
 def test_laws_have_gradients(name: str) -> None:
     """Densities of SciPy's laws have JAX's gradients by points and parameters."""
     call = LAWS[name]
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="the reference is JAX's")
     with jax.enable_x64(True):
         theirs = importlib.import_module("jax.scipy.stats")
         expected = jax.jit(jax.grad(lambda x: jax.numpy.sum(call(theirs, x))))(X)

@@ -177,7 +177,10 @@ def walk(jaxopt: Any, np_: Any, slope: Any) -> list[Any]:
 
 def test_steps_of_given_lengths_are_jaxopts() -> None:
     """Gradient descent and proximal steps, with and without FISTA's momentum."""
-    jaxopt, jax = pytest.importorskip("jaxopt"), pytest.importorskip("jax")
+    jaxopt, jax = (
+        pytest.importorskip("jaxopt", reason="the reference is jaxopt's"),
+        pytest.importorskip("jax", reason="the reference is JAX's"),
+    )
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         for_jaxopt_ = types.SimpleNamespace(
             prox=for_jaxopt, GradientDescent=for_jaxopt.GradientDescent, ProximalGradient=for_jaxopt.ProximalGradient
@@ -204,8 +207,11 @@ def solve_by_steps(jaxopt: Any, optax: Any, np_: Any) -> list[Any]:
 
 def test_steps_of_optax() -> None:
     """Parameters, values, norms of slopes and counts are jaxopt's to 1e-12; trees have its functions."""
-    jaxopt, optax = pytest.importorskip("jaxopt"), pytest.importorskip("optax")
-    jax = pytest.importorskip("jax")
+    jaxopt, optax = (
+        pytest.importorskip("jaxopt", reason="the reference is jaxopt's"),
+        pytest.importorskip("optax", reason="the reference is Optax's"),
+    )
+    jax = pytest.importorskip("jax", reason="the reference is JAX's")
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         want = solve_by_steps(jaxopt, optax, jax.numpy)
         found = solve_by_steps(for_jaxopt, for_optax, afx)
@@ -242,7 +248,10 @@ def follow(diffrax: Any, np_: Any, slope: Any) -> list[Any]:
 
 def test_equations_are_diffraxs() -> None:
     """States at the times and steps that are kept agree to the tolerance; fixed steps are the same."""
-    diffrax, jax = pytest.importorskip("diffrax"), pytest.importorskip("jax")
+    diffrax, jax = (
+        pytest.importorskip("diffrax", reason="the reference is diffrax's"),
+        pytest.importorskip("jax", reason="the reference is JAX's"),
+    )
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         found, want = follow(for_jaxopt, afx, afx.grad), follow(diffrax, jax.numpy, jax.grad)
     for z, w in zip(found, want, strict=True):
@@ -258,7 +267,10 @@ def test_equations_are_diffraxs() -> None:
 @pytest.mark.parametrize("name", ["Bosh3", "Euler", "Heun", "Midpoint", "Ralston"])
 def test_fixed_steps_are_diffraxs(name: str) -> None:
     """Of methods that afx has by the same name, in all digits."""
-    diffrax, jax = pytest.importorskip("diffrax"), pytest.importorskip("jax")
+    diffrax, jax = (
+        pytest.importorskip("diffrax", reason="the reference is diffrax's"),
+        pytest.importorskip("jax", reason="the reference is JAX's"),
+    )
 
     def end(library: Any, np_: Any) -> Any:
         def field(t: Any, y: Any, k: Any) -> Any:

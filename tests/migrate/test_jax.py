@@ -40,6 +40,15 @@ def test_modules_are_frozen_classes() -> None:
     assert migrate_source(source, "jax") == (rewritten, [])
 
 
+def run_rewritten(source: str, *names: str) -> dict[str, Any]:
+    """Return what a program defines once it is rewritten, with a remark on each of these names and no other."""
+    rewritten, remarks = migrate_source(source, "jax")
+    assert [remark.name for remark in remarks] == [*names]
+    found: dict[str, Any] = {}
+    exec(rewritten, found)
+    return found
+
+
 def test_fields_are_set_however_they_are_assigned() -> None:
     """Values in parentheses, annotated ones, one for several fields, and several at once."""
     source = (
@@ -47,10 +56,7 @@ def test_fields_are_set_however_they_are_assigned() -> None:
         "    f: int\n    def __init__(self, n):\n        self.a = (\n            n\n            + 1\n        )\n"
         "        self.b, self.c = n, n + 2\n        self.d = self.e = n, n\n        self.f: int=(n == 3)\n"
     )
-    rewritten, remarks = migrate_source(source, "jax")
-    assert remarks == []
-    found: dict[str, Any] = {}
-    exec(rewritten, found)
+    found = run_rewritten(source)
     assert attrs.astuple(found["A"](3)) == (4, 3, 5, (3, 3), (3, 3), True)
 
 
@@ -256,10 +262,7 @@ except (KeyError, TypeError) as error:
 
 def test_what_tutorials_write() -> None:
     """Trees of numbers, names that JAX had, places of machines, graphs, and errors that are caught, as JAX has them."""
-    rewritten, remarks = migrate_source(OLD, "jax")
-    assert [remark.name for remark in remarks] == ["jax.make_jaxpr"]
-    found: dict[str, Any] = {}
-    exec(rewritten, found)
+    found = run_rewritten(OLD, "jax.make_jaxpr")
     np.testing.assert_array_equal(found["vector"], [1, 2, True, 4.5])
     assert [x.dtype.kind for x in afx.pytree.leaves(found["back"])] == ["i", "i", "b", "f"]
     assert found["moved"] == [[2, 3], {"a": 2, "b": 5.5}]
@@ -296,10 +299,7 @@ def test_chex_checks_values_and_makes_dataclasses() -> None:
         "    w: chex.Array\n    n: chex.Numeric = 2\n\n\ndef f(m: Model) -> chex.Scalar:\n    return m.n * m.w.sum()\n\n\n"
         "g = jax.grad(f)(Model(w=jnp.ones((3, 2)), n=2.0)).replace(n=0.0)\n"
     )
-    rewritten, remarks = migrate_source(source, "jax")
-    assert remarks == []
-    found: dict[str, Any] = {}
-    exec(rewritten, found)
+    found = run_rewritten(source)
     g, chex = found["g"], found["chex"]
     chex.assert_trees_all_equal({"a": g.w}, {"a": np.full((3, 2), 2.0)})
     chex.assert_trees_all_close(g, g, g)

@@ -74,7 +74,7 @@ def test_complex_forms_have_derivatives() -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (6, 3)])
 def test_halleys_polar_factors(shape: tuple[int, int], dtype: str) -> None:
     """Factors are those of `polar`; they, steps and convergence are JAX's."""
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="the reference is JAX's")
     a = _matrix(shape, dtype)
     tolerance = 1e-12 if dtype in "dD" else 2e-5
     with jax.enable_x64(True):

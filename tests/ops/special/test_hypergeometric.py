@@ -16,7 +16,7 @@ from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.special.hypergeometric import exprel_p, log1prel_p
 
-scipy_special = pytest.importorskip("scipy.special")
+scipy_special = pytest.importorskip("scipy.special", reason="the reference is SciPy's")
 M = mpmath.mpf
 
 
