@@ -331,6 +331,10 @@ def masked(inner: Any, mask: Any) -> Pair:
     return partition({True: inner, False: identity()}, mask)
 
 
+def _is_truth(x: Any) -> bool:
+    return isinstance(x, bool)
+
+
 def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
     """Return a transformation that takes another one for the leaves of each label.
 
@@ -349,7 +353,7 @@ def partition(transforms: Mapping[Any, Any], param_labels: Any) -> Pair:
             return label
 
         labels = param_labels(tree) if callable(param_labels) else param_labels
-        tree_map(note, labels, numbers, is_leaf=lambda x: isinstance(x, bool))
+        tree_map(note, labels, numbers, is_leaf=_is_truth)
         return found, leaves, treedef
 
     def init(params: Any) -> Any:
