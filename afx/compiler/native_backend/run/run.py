@@ -236,8 +236,7 @@ class Warnings:
 
         Where a warning is an exception, NumPy's plan raises it, at its line.
         """
-        modes: list[Any] = [*np.geterr().values()]
-        if any(errors >> k & 1 and modes[k] not in ("ignore", "warn") for k in ERRORS):
+        if modes_of(errors) - {"ignore", "warn"}:
             return False
         self._left -= 1
         if self._left >= 0:
@@ -485,10 +484,14 @@ def _aligned(nbytes: int) -> Any:
 
 
 # -- floating-point errors --
+def modes_of(errors: int) -> set[Any]:
+    """Return what the caller's ``np.errstate`` says to do of these errors."""
+    return {mode for k, mode in enumerate(np.geterr().values()) if k in ERRORS and errors >> k & 1}
+
+
 def are_heard(errors: int) -> bool:
     """Tell whether the caller's ``np.errstate`` ignores not all of these errors."""
-    modes = [*np.geterr().values()]
-    return any(errors >> k & 1 and modes[k] != "ignore" for k in ERRORS)
+    return bool(modes_of(errors) - {"ignore"})
 
 
 def tell(errors: int, why: str) -> None:
