@@ -89,7 +89,7 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_810,
-    "compiler": 211_490,
+    "compiler": 211_500,
     "control": 26_950,
     "core": 39_300,
     "data": 5_340,

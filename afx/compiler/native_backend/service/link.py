@@ -214,12 +214,13 @@ def load_code(code: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> 
 def load_linker() -> Any:
     """Return LLVM's linker, whose binding takes a while to load: best before there is code to be linked.
 
-    On ARM it is JITLink, which puts the sections of a module together: the other one puts them where there is room, and ends the
-    process where code is more than 4 GiB from its constants.
+    It is JITLink, which puts the sections of a module together: the other one puts them where there is room, and ends the
+    process where code is more than 2 GiB from its constants. On Windows, where Python says AMD64, it is the other one.
     """
     llvm = load_llvm()
     machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="default")
-    return llvm.create_lljit_compiler(machine, use_jit_link=platform.machine().lower() in ("aarch64", "arm64"))
+    in_one_piece = platform.machine() in ("x86_64", "aarch64", "arm64", "ARM64")
+    return llvm.create_lljit_compiler(machine, use_jit_link=in_one_piece)
 
 
 @functools.cache
