@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import contextlib
 import math
 from typing import Any, Literal, overload
 
@@ -227,13 +228,11 @@ def geomspace(
     whole = kept is not None and kept.kind in "iu" and natural.kind == "f"
     natural = float64 if whole else natural
     first, last = (astype(x, natural) for x in (start, stop))
-    try:
+    with contextlib.suppress(ConcreteValueError):  # compiled, they cannot be checked
         if ((first == 0) | (last == 0)).any():
             raise ArgumentError(
                 f"geomspace: no multiple of 0 is another number: got {start!r} and {stop!r}; use linspace"
             )
-    except ConcreteValueError:
-        pass  # compiled, they cannot be checked
     steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(natural)).reshape((-1,) + (1,) * rank)
     z = _along(where(steps == 1, last, first * pow(last / first, steps)), axis)
     z = _near_whole(z) if whole else z

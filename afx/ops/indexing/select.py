@@ -98,18 +98,22 @@ def choose(
     n = len(parts)
     if not n:
         raise ArgumentError("choose: there is an array or more to choose from: got none; give some")
-    if mode == "wrap":
-        index = remainder(index, n)
-    elif mode == "clip":
-        index = clip(index, 0, n - 1)
-    elif mode == "raise":
-        index = _check_choice(index, n)
-    else:
-        raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
+    index = _bring_within(index, n, mode)
     parts = [promote_operands(v, *parts)[0] if is_sequence(v) else v for v in parts]
     if n == 1:
         return broadcast_to(parts[0], broadcast_avals("choose", [index.aval, aval_of(parts[0])]))
     return select([index == k for k in range(n - 1)], parts[:-1], parts[-1])
+
+
+def _bring_within(index: Array, n: int, mode: str) -> Array:
+    """Return indices of so many choices, by what a mode makes of those that are out of range."""
+    if mode == "wrap":
+        return remainder(index, n)
+    if mode == "clip":
+        return clip(index, 0, n - 1)
+    if mode == "raise":
+        return _check_choice(index, n)
+    raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
 
 
 def _check_choice(index: Array, n: int) -> Array:

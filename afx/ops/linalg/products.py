@@ -558,6 +558,17 @@ def _plan(subscripts: str, avals: tuple[Aval, ...], optimize: bool) -> _Plan:
     return _Plan(singles, tuple(pairs), _layout(names[0], result, lengths))
 
 
+def _name_ellipses(terms: Sequence[str], avals: Sequence[Aval], free: Sequence[str]) -> tuple[list[str], str]:
+    """Return terms with letters in place of their ellipses, and the letters of the longest of these."""
+    extra = [a.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, a in zip(terms, avals, strict=True)]
+    widest = max(extra, default=0)
+    dots = "".join(free[:widest])
+    full = [
+        t.replace("...", dots[widest - e :]) if t.count("...") == 1 else t for t, e in zip(terms, extra, strict=True)
+    ]
+    return full, dots
+
+
 def _parse_subscripts(subscripts: str, avals: Sequence[Aval]) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result; an ellipsis becomes unused letters."""
     text = subscripts.replace(" ", "")
@@ -568,13 +579,7 @@ def _parse_subscripts(subscripts: str, avals: Sequence[Aval]) -> tuple[list[str]
             f"einsum: {len(terms)} terms need as many operands: got {subscripts!r} and {len(avals)} operands; "
             "separate terms by commas"
         )
-    free = [n for n in LETTERS if n not in text]
-    extra = [a.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, a in zip(terms, avals, strict=True)]
-    widest = max(extra, default=0)
-    dots = "".join(free[:widest])
-    full = [
-        t.replace("...", dots[widest - e :]) if t.count("...") == 1 else t for t, e in zip(terms, extra, strict=True)
-    ]
+    full, dots = _name_ellipses(terms, avals, [n for n in LETTERS if n not in text])
     if not arrow:
         names = "".join(full).replace(".", "")
         right = "..." + "".join(sorted({n for n in names if names.count(n) == 1 and n not in dots}))

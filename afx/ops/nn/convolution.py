@@ -65,22 +65,27 @@ def conv(
     Array([3., 3.], dtype=float32)
     """
     a, k = aval_of(x, "conv"), aval_of(kernel, "conv")
+    (groups,) = each_axis(groups, 1, "groups", "conv")
+    _check_axes(a, k, groups)
     rank = k.ndim - 2
-    if rank < 1 or a.ndim != k.ndim:
+    stride, dilation = each_axis(stride, rank, "stride", "conv"), each_axis(dilation, rank, "dilation", "conv")
+    pads = padded_by(padding, a.shape[1:-1], k.shape[:rank], stride, dilation, "conv")
+    x, kernel = same_dtype(x, kernel, "conv")
+    return bind_single(conv_p, x, kernel, stride=stride, padding=pads, dilation=dilation, groups=groups)
+
+
+def _check_axes(a: Aval, k: Aval, groups: int) -> None:
+    """Raise ShapeError where a batch does not fit the kernel."""
+    if k.ndim < 3 or a.ndim != k.ndim:
         raise ShapeError(
             "conv: x is [batch, *spatial, channels], channels last, and kernel [*window, channels, out]: "
             f"got x {a} and kernel {k}; {_axes_to_add(a, k)}"
         )
-    (groups,) = each_axis(groups, 1, "groups", "conv")
     if a.shape[-1] != groups * k.shape[-2] or k.shape[-1] % groups:
         raise ShapeError(
             "conv: channels differ; x is [batch, *spatial, channels], channels last, and kernel "
             f"[*window, channels/groups, out]: got x {a} and kernel {k} with groups={groups}; {_channels_to_move(a, k, groups)}"
         )
-    stride, dilation = each_axis(stride, rank, "stride", "conv"), each_axis(dilation, rank, "dilation", "conv")
-    pads = padded_by(padding, a.shape[1:-1], k.shape[:rank], stride, dilation, "conv")
-    x, kernel = same_dtype(x, kernel, "conv")
-    return bind_single(conv_p, x, kernel, stride=stride, padding=pads, dilation=dilation, groups=groups)
 
 
 def _axes_to_add(a: Aval, k: Aval) -> str:
