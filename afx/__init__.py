@@ -11,7 +11,7 @@ from afx.core.constants import __version__ as __version__
 from afx.core.name_table import FAMILIES, PUBLIC
 from afx.core.registry import LAZY
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 __all__: list[str] = []  # the stub names them
 __all__.extend(sorted([*FAMILIES, *[name for names in PUBLIC.values() for name in names.split()]]))  # pyright: ignore[reportUnsupportedDunderAll]  # the stub has the exact names
 

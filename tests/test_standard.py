@@ -1,8 +1,9 @@
-"""afx is a namespace of the Python array API standard 2024.12: names, signatures, promotion, operators."""
+"""afx is a namespace of the Python array API standard 2025.12: names, signatures, promotion, operators."""
 
 import inspect
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,14 @@ multiply nextafter not_equal pow remainder subtract tile"""
 MORE = """
 __array_namespace_info__(); all(_, *, axis, keepdims); any(_, *, axis, keepdims); arange(_, stop, step, *, dtype, device);
 argmax(_, *, axis, keepdims); argmin(_, *, axis, keepdims); argsort(_, *, axis, descending, stable);
-asarray(_, *, dtype, device, copy); astype(_, _, *, copy, device); broadcast_arrays(_, _, _); broadcast_to(_, shape);
+asarray(_, *, dtype, device, copy); astype(_, _, *, copy, device); broadcast_arrays(_, _, _); broadcast_shapes(_, _, _);
+broadcast_to(_, shape);
 clip(_, min, max); concat(_, *, axis); count_nonzero(_, *, axis, keepdims);
 cumulative_prod(_, *, axis, dtype, include_initial); cumulative_sum(_, *, axis, dtype, include_initial);
 diff(_, *, axis, n, prepend, append); empty(shape, *, dtype, device); empty_like(_, *, dtype, device);
 expand_dims(_, axis); eye(_, _, *, k, dtype, device); flip(_, *, axis); from_dlpack(_, *, device, copy);
 full(shape, fill_value, *, dtype, device); full_like(_, fill_value, *, dtype, device); isdtype(dtype, kind);
-linspace(_, _, num, *, dtype, device, endpoint); max(_, *, axis, keepdims); mean(_, *, axis, keepdims);
+isin(_, _, *, invert); linspace(_, _, num, *, dtype, device, endpoint); max(_, *, axis, keepdims); mean(_, *, axis, keepdims);
 meshgrid(_, _, _, *, indexing); min(_, *, axis, keepdims); moveaxis(_, _, _); ones(shape, *, dtype, device);
 ones_like(_, *, dtype, device); permute_dims(_, axes); prod(_, *, axis, dtype, keepdims); repeat(_, _, *, axis);
 reshape(_, shape, *, copy); result_type(_, _, _); roll(_, shift, *, axis); searchsorted(_, _, *, side, sorter);
@@ -43,7 +45,8 @@ where(_, _, _); zeros(shape, *, dtype, device); zeros_like(_, *, dtype, device)
 CALLS = [f"{name}(_)" for name in ONE.split()] + [f"{name}(_, _)" for name in TWO.split()]
 CALLS += [call.strip() for call in MORE.split(";")]
 LINALG = """
-cholesky(_, *, upper); cross(_, _, *, axis); det(_); diagonal(_, *, offset); eigh(_); eigvalsh(_); inv(_); matmul(_, _);
+cholesky(_, *, upper); cross(_, _, *, axis); det(_); diagonal(_, *, offset); eig(_);
+eigh(_); eigvals(_); eigvalsh(_); inv(_); matmul(_, _);
 matrix_norm(_, *, keepdims, ord); matrix_power(_, _); matrix_rank(_, *, rtol); matrix_transpose(_); outer(_, _);
 pinv(_, *, rtol); qr(_, *, mode); slogdet(_); solve(_, _); svd(_, *, full_matrices); svdvals(_); tensordot(_, _, *, axes);
 trace(_, *, offset, dtype); vecdot(_, _, *, axis); vector_norm(_, *, axis, keepdims, ord)
@@ -125,6 +128,14 @@ def test_python_numbers_leave_dtypes_alone(dtype: str) -> None:
             z = in_place(x, number)
             assert z is not x
             np.testing.assert_array_equal(np.asarray(z), fn(plain, number))
+
+
+def test_several_arrays_are_a_tuple() -> None:
+    """Results of several arrays, and the devices, are tuples, as NumPy's are."""
+    x = afx.ones(3)
+    several = [fn(x, x) for fn in (afx.meshgrid, partial(afx.meshgrid, sparse=True), afx.broadcast_arrays)]
+    assert {type(z) for z in several} == {tuple}
+    assert afx.__array_namespace_info__().devices() == ("cpu",)
 
 
 def test_python_numbers_out_of_range_raise() -> None:

@@ -287,9 +287,9 @@ class NamespaceInfo:
         """Return the device of new arrays, ``"cpu"``."""
         return CPU
 
-    def devices(self) -> list[str]:
-        """Return all devices: ``["cpu"]``."""
-        return [CPU]
+    def devices(self) -> tuple[str, ...]:
+        """Return all devices: ``("cpu",)``."""
+        return (CPU,)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """Return the dtypes of numbers that afx makes itself; see `afx.set_default_dtype`.

@@ -199,7 +199,7 @@ class RegularGridInterpolator(Shown):
         given = (
             asarray(xi, dtype)
             if not isinstance(xi, tuple)
-            else stack(list(broadcast_arrays(*[asarray(x, dtype) for x in parts])), axis=-1)
+            else stack(broadcast_arrays(*[asarray(x, dtype) for x in parts]), axis=-1)
         )
         d = len(self.grid)
         if given.ndim < 1 or given.shape[-1] != d:

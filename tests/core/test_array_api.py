@@ -124,7 +124,7 @@ def test_traced_arrays_have_limits_and_types() -> None:
 def test_the_namespace_tells_of_itself() -> None:
     """Devices, defaults and capabilities are what afx has, and follow the default dtype."""
     info = afx.__array_namespace_info__()
-    assert info.devices() == [info.default_device()] == ["cpu"]
+    assert info.devices() == (info.default_device(),) == ("cpu",)
     assert info.capabilities() == {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
     assert afx.ones((1,) * 64).ndim == 64
     assert info.default_dtypes() == {
@@ -143,7 +143,7 @@ def test_the_namespace_has_a_version() -> None:
     """An array gives its namespace for versions up to afx's own, and refuses others."""
     x = afx.ones(1)
     assert x.__array_namespace__(api_version=afx.__array_api_version__) is afx
-    assert x.__array_namespace__(api_version="2022.12") is afx
+    assert all(x.__array_namespace__(api_version=f"{year}.12") is afx for year in range(2021, 2026))
     with pytest.raises(errors.ArgumentError, match=r"does not speak this version of the array API: got '2099\.12'"):
         x.__array_namespace__(api_version="2099.12")
 

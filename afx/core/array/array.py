@@ -342,7 +342,7 @@ class Array(Operators, Methods):
             ArgumentError: a later version, or no version.
         """
         module = sys.modules["afx"]
-        if api_version not in (None, "2021.12", "2022.12", "2023.12", module.__array_api_version__):
+        if api_version not in (None, *(f"{year}.12" for year in range(2021, 2025)), module.__array_api_version__):
             raise ArgumentError(
                 f"__array_namespace__: afx does not speak this version of the array API: got {api_version!r}; "
                 f"it speaks {module.__array_api_version__}"

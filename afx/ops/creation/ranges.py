@@ -240,7 +240,7 @@ def geomspace(
 
 
 @register_function
-def meshgrid(*arrays: Nested, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Array]:
+def meshgrid(*arrays: Nested, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Array, ...]:
     """Return the coordinates of a grid: each 1-d array repeated along the axes of the others.
 
     Args:
@@ -269,4 +269,4 @@ def meshgrid(*arrays: Nested, indexing: str = "xy", sparse: bool = False, copy: 
     for x, axis in zip(xs, places, strict=True):
         shape[axis] = x.size
     columns = [x.reshape([-1 if a == axis else 1 for a in range(len(xs))]) for x, axis in zip(xs, places, strict=True)]
-    return columns if sparse else [broadcast_to(x, tuple(shape)) for x in columns]
+    return tuple(columns if sparse else [broadcast_to(x, tuple(shape)) for x in columns])

@@ -455,7 +455,7 @@ def repeat(x: ArrayLike, /, repeats: int | Sequence[int] | Array, axis: int | No
 
 
 @register_function
-def broadcast_arrays(*arrays: Nested) -> list[Array]:
+def broadcast_arrays(*arrays: Nested) -> tuple[Array, ...]:
     """Return the arrays broadcast to their common shape; lists of numbers among them take the dtype of the others.
 
     Raises:
@@ -467,7 +467,7 @@ def broadcast_arrays(*arrays: Nested) -> list[Array]:
     operands = promote_operands(*arrays) if any(map(is_sequence, arrays)) else list[Any](arrays)
     avals = [aval_of(x, "broadcast_arrays") for x in operands]
     shape = broadcast_avals("broadcast_arrays", avals) if operands else ()
-    return [broadcast_to(x, shape) for x in operands]
+    return tuple([broadcast_to(x, shape) for x in operands])
 
 
 # --- Splitting: `split`, `unstack` and their family
