@@ -345,7 +345,7 @@ def test_results_of_numbers_alone_are_float64_in_compiled_functions_too(fn: Call
 
 
 UNTRACEABLE: dict[str, Callable[[Any], Any]] = {
-    "an argument": lambda x: np.quantile(x, 0.5, weights=x),
+    "an argument": lambda x: np.concatenate([x], casting="no"),
     "reduceat": lambda x: np.add.reduceat(x, [0, 1]),
     "emath": lambda x: np.emath.sqrt(x),
     "a file": lambda x: np.savetxt("nowhere", x),

@@ -128,7 +128,7 @@ def test_positional_forms_mean_what_they_mean_in_numpy(name: str) -> None:
         np.testing.assert_allclose(np.asarray(a), b, rtol=1e-14, atol=1e-15)
 
 
-SAME = {"N": "n", "M": "m", "a_min": "min", "a_max": "max"}
+SAME = {"a_min": "min", "a_max": "max"}
 BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OTHERWISE = {"fix": "elementwise: these take operands alone", "trace": "takes functions too"}
 

@@ -402,6 +402,26 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "lexsort": (lambda: afx.lexsort([V, M]), errors.ShapeError, "lexsort: keys differ in shape"),
     "no keys": (lambda: afx.lexsort([]), errors.ArgumentError, "lexsort: takes at least one key"),
     "bincount": (lambda: afx.bincount([-1]), errors.ArgumentError, "bincount: numbers must not be negative: got -1"),
+    "fewer bins than none": (
+        lambda: afx.bincount([1], minlength=-1),
+        errors.ArgumentError,
+        "bincount: there are 0 bins or more: got minlength=-1",
+    ),
+    "unsigned edges": (
+        lambda: afx.histogram(V, np.array([1, 3, 1], np.uint64)),
+        errors.ArgumentError,
+        "histogram: bins must increase",
+    ),
+    "rule with weights": (
+        lambda: afx.histogram(V, "fd", weights=V),
+        errors.ArgumentError,
+        "histogram: no rule counts weights",
+    ),
+    "statistic": (
+        lambda: afx.pad(V, 2, "mean", stat_length=-2),
+        errors.ArgumentError,
+        "pad: a statistic is of 0 elements or more",
+    ),
     "bincount of floats": (lambda: afx.bincount(V), errors.DtypeError, "bincount: counts integers: got float64"),
     "digitize": (lambda: afx.digitize(V, V), errors.ArgumentError, "digitize: bins must be monotonically"),
     "edges": (

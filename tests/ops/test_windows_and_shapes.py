@@ -100,6 +100,10 @@ def test_questions_take_traced_arrays() -> None:
         return x
 
     run(X)
+    with pytest.raises(errors.ArgumentError, match="einsum_path: NumPy finds no order"):
+        afx.einsum_path("ij,jk", X[0], X[0])
+    with pytest.raises(errors.ArgumentError, match="einsum: takes a text such as"):
+        afx.einsum(X[0], [-1, 5], X[0], [5, 2])
     with pytest.raises(errors.ShapeError, match="broadcast_shapes"):
         afx.broadcast_shapes((2,), (3,))
 

@@ -14,15 +14,15 @@ from afx.ops.creation.creation import as_array
 
 @register_function
 def eye(
-    n: int,
-    m: int | None = None,
+    N: int,
+    M: int | None = None,
     k: int = 0,
     dtype: DTypeLike | None = None,
     order: Order = "C",
     *,
     device: str | None = None,
 ) -> Array:
-    """Return ones on the k-th diagonal of an n × m matrix of zeros (n × n unless m is given).
+    """Return ones on the k-th diagonal of an N × M matrix of zeros (N × N unless M is given).
 
     >>> eye(2)
     Array([[1., 0.],
@@ -30,7 +30,7 @@ def eye(
     """
     check_memory_order(order, "eye")
     check_device(device, "eye")
-    rows, columns = checked_shape((n, n if m is None else m), "eye")
+    rows, columns = checked_shape((N, N if M is None else M), "eye")
     return wrap(
         np.eye(
             rows, columns, integer(k, "eye", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "eye")
@@ -49,14 +49,14 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
 
 
 @register_function
-def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """Return ones on and below the k-th diagonal of an n × m matrix of zeros.
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """Return ones on and below the k-th diagonal of an N × M matrix of zeros.
 
     >>> tri(2)
     Array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    rows, columns = checked_shape((n, n if m is None else m), "tri")
+    rows, columns = checked_shape((N, N if M is None else M), "tri")
     return wrap(
         np.tri(
             rows, columns, integer(k, "tri", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "tri")

@@ -225,6 +225,7 @@ def geomspace(
     axis = normalize_axis(axis, rank + 1, "geomspace")
     kept = None if dtype is None else check_dtype(dtype, "geomspace")
     natural = common_dtype((a, b), floating=True)
+    natural = np.result_type(natural, kept) if kept is not None and kept.kind == "c" else natural
     whole = kept is not None and kept.kind in "iu" and natural.kind == "f"
     natural = float64 if whole else natural
     first, last = (astype(x, natural) for x in (start, stop))

@@ -460,6 +460,9 @@ def einsum_path(
 ) -> tuple[list[Any], str]:
     """Return NumPy's order of products for `einsum`, from the shapes alone, and a text that tells what it costs.
 
+    Raises:
+        ArgumentError: subscripts that do not fit the shapes, or an order that is none.
+
     >>> einsum_path("ij,jk,kl->il", np.ones((9, 2)), np.ones((2, 9)), np.ones((9, 3)))[0]
     ['einsum_path', (1, 2), (0, 1)]
     """
@@ -467,7 +470,13 @@ def einsum_path(
         subscripts, operands = _join_subscripts((subscripts, *operands))
     shapes = [x.shape for x in promote_operands(*operands)]
     stand_ins = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
-    path, text = np.einsum_path(subscripts, *stand_ins, optimize=optimize)
+    try:
+        path, text = np.einsum_path(subscripts, *stand_ins, optimize=optimize)
+    except (ValueError, RuntimeError, KeyError) as error:
+        got = ", ".join(map(str, shapes))
+        raise ArgumentError(
+            f"einsum_path: NumPy finds no order ({error}): got {subscripts!r} for shapes {got}; change the subscripts"
+        ) from error
     return list(path), text
 
 
@@ -482,10 +491,11 @@ def _in_one_dtype(arrays: list[Array]) -> list[Array]:
 
 def _join_subscripts(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """Return subscripts as a text from operands that are each followed by the list of its axes' numbers."""
+    numbered = dict(enumerate(LETTERS))
     operands, lists = given[: len(given) // 2 * 2 : 2], [*given[1::2], *given[len(given) // 2 * 2 :]]
     try:
-        terms = ["".join(["..." if n is Ellipsis else LETTERS[n] for n in axes]) for axes in lists]
-    except (TypeError, IndexError):
+        terms = ["".join(["..." if n is Ellipsis else numbered[n] for n in axes]) for axes in lists]
+    except (TypeError, KeyError):
         raise ArgumentError(
             f"einsum: takes a text such as 'ij,jk->ik', or a list of axes behind each operand: got {len(given)} "
             "arguments of another form; write the subscripts as a text"

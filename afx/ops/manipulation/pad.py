@@ -91,6 +91,8 @@ def statistics(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
     values: list[Array] = []
     for k, (width, length) in enumerate(zip(ends.widths, ends.values, strict=True)):
         count = n if length is None else int(np.minimum(length, n))
+        if count < 0:
+            raise ArgumentError(f"pad: a statistic is of 0 elements or more: got stat_length={length}; use 1 or more")
         if not count and mode in ("maximum", "minimum"):
             raise ArgumentError(f"pad: a {mode} needs elements: got stat_length={length}; use 1 or more")
         value = _statistic(_first(x, ends.axis, (n - count) * k, count), ends.axis, mode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -62,6 +63,9 @@ def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *,
     index = astype(index, np.int64)
     if length is None:
         known = index.concrete("bincount")
+        minlength = integer(minlength, "bincount", "minlength")
+        if minlength < 0:
+            raise ArgumentError(f"bincount: there are 0 bins or more: got minlength={minlength}; give another number")
         if known.size and known.min() < 0:
             raise ArgumentError(
                 f"bincount: numbers must not be negative: got {known.min()} in {index.aval}; shift them"
@@ -155,7 +159,7 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     if edges.ndim != 1 or edges.size < 2:
         raise ShapeError(f"{who}: edges are a vector of two or more: got {edges.aval}; reshape it, or give a number")
     try:
-        if (stop_gradient(diff(edges)) < 0).any():
+        if (stop_gradient(edges[1:]) < stop_gradient(edges[:-1])).any():
             raise ArgumentError(f"{who}: bins must increase monotonically: got {edges!r}; sort them")
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
@@ -224,6 +228,8 @@ def histogram(
     >>> histogram(np.array([0.0, 0.25, 1.0]), 2)[0]
     Array([2, 1], dtype=int64)
     """
+    if weights is not None and isinstance(bins, str):
+        raise ArgumentError(f"histogram: no rule counts weights: got bins={bins!r} with weights; give a number of bins")
     y = asarray(x)
     w = _weights_of_elements(weights, y, "histogram")
     flat = reshape(y, (-1,))
@@ -380,6 +386,8 @@ def cov(
 
     Raises:
         ShapeError: more than two axes, or weights of another length.
+        DtypeError: ``fweights`` that are no integers.
+        ArgumentError: negative weights.
 
     >>> cov(np.array([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]]))
     Array([[ 1., -1.],
@@ -432,6 +440,13 @@ def _weights_of_rows(given: Any, rows: Array, name: str) -> Array | None:
     w = promote_operands(given, rows)[0]
     if w.shape != rows.shape[1:]:
         raise ShapeError(f"cov: {name} hold one number an observation: got {w.aval} for {rows.aval}; give a vector")
+    if name == "fweights" and (times := asarray(given)).dtype.kind not in "biu":
+        raise DtypeError(
+            f"cov: fweights are numbers of times: got {times.aval}; convert them with astype, or give aweights"
+        )
+    with contextlib.suppress(ConcreteValueError):  # compiled, they cannot be checked
+        if (stop_gradient(w) < 0).any():
+            raise ArgumentError(f"cov: {name} must not be negative: got {given!r}; clip them")
     return astype(w, real_dtype(rows.dtype))
 
 

@@ -197,17 +197,17 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
 
 
 @register_function
-def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
+def vander(x: Nested, N: int | None = None, increasing: bool = False) -> Array:
     """Return the matrix of powers of the elements of a vector, the highest first.
 
     Args:
         x: float[m]; powers of booleans and small integers are int64.
-        n: the number of powers, as many as elements unless given.
+        N: the number of powers, as many as elements unless given.
         increasing: whether the lowest come first.
 
     Raises:
         ShapeError: no vector.
-        ArgumentError: a negative n.
+        ArgumentError: a negative N.
 
     >>> vander(np.array([1.0, 2.0]), 3)
     Array([[1., 1., 1.],
@@ -216,9 +216,9 @@ def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
     y = _widen(as_array(x))
     if y.ndim != 1:
         raise ShapeError(f"vander: takes a vector: got {y.aval}; reshape it")
-    count = y.shape[0] if n is None else integer(n, "vander", "n")
+    count = y.shape[0] if N is None else integer(N, "vander", "N")
     if count < 0:
-        raise ArgumentError(f"vander: the number of powers is 0 or more: got n={n}; give another")
+        raise ArgumentError(f"vander: the number of powers is 0 or more: got N={N}; give another")
     if not count:
         return zeros((y.shape[0], 0), y.dtype)
     powers = [numbers_beside(np.ones(y.shape), y)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,17 +12,18 @@ import numpy as np
 from afx.core import Array, ArrayLike, DType, Tracer, common_dtype, get_default_dtype, register_function
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.primitive import is_weak, numbers_beside
-from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._basic import reduced
-from afx.ops.creation.creation import asarray, operand_of
+from afx.ops.creation.creation import asarray, operand_of, stop_gradient
 from afx.ops.elementwise.comparison import clip, isinf, isnan, maximum, where
 from afx.ops.elementwise.floating_point import ceil, floor, rint
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
+from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import Axis
-from afx.ops.sorting.sort import sort
+from afx.ops.sorting.sort import argsort, sort
 
 Fractions = ArrayLike | Sequence[float]
 Count = int | Array
@@ -59,6 +61,8 @@ def quantile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
 ) -> Array:
     """Return the values below which fractions ``q`` of the elements lie; nan where an element is.
 
@@ -73,10 +77,12 @@ def quantile(
             ``nearest``, ``midpoint``, ``inverted_cdf``, ``averaged_inverted_cdf``, ``closest_observation``,
             ``interpolated_inverted_cdf``, ``hazen``, ``weibull``, ``median_unbiased`` or ``normal_unbiased``.
         keepdims: keeps the axes, with length 1.
+        weights: how much each element counts, for ``inverted_cdf``: of x's shape, or one for each along one axis.
 
     Raises:
-        ArgumentError: a fraction outside 0 to 1, or another method.
+        ArgumentError: a fraction outside 0 to 1, another method, negative weights, or none above 0.
         DtypeError: complex numbers, which have no order.
+        ShapeError: weights of another shape.
 
     Source: Hyndman & Fan 1996.
 
@@ -84,7 +90,7 @@ def quantile(
     Array(2.5, dtype=float64)
     """
     x = operand_of(x, out, "quantile")
-    return _quantile(x, q, axis, method, keepdims, "quantile", skipping=False)
+    return _quantile(x, q, axis, method, keepdims, "quantile", weights=weights, skipping=False)
 
 
 @register_function
@@ -96,6 +102,8 @@ def percentile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
 ) -> Array:
     """Return the values below which ``q`` per cent of the elements lie; arguments and errors are those of `quantile`.
 
@@ -103,7 +111,9 @@ def percentile(
     Array(2.5, dtype=float64)
     """
     x = operand_of(x, out, "percentile")
-    return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
+    return _quantile(
+        x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", weights=weights, skipping=False
+    )
 
 
 @register_function
@@ -128,6 +138,8 @@ def nanquantile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
 ) -> Array:
     """Return quantiles of the elements that are not nan, nan where all are; arguments are those of `quantile`.
 
@@ -135,7 +147,7 @@ def nanquantile(
     Array(2.5, dtype=float64)
     """
     x = operand_of(x, out, "nanquantile")
-    return _quantile(x, q, axis, method, keepdims, "nanquantile", skipping=True)
+    return _quantile(x, q, axis, method, keepdims, "nanquantile", weights=weights, skipping=True)
 
 
 @register_function
@@ -147,6 +159,8 @@ def nanpercentile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
 ) -> Array:
     """Return percentiles of the elements that are not nan, nan where all are; arguments are those of `quantile`.
 
@@ -154,7 +168,9 @@ def nanpercentile(
     Array(2.5, dtype=float64)
     """
     x = operand_of(x, out, "nanpercentile")
-    return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)
+    return _quantile(
+        x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", weights=weights, skipping=True
+    )
 
 
 # -- where a quantile stands --
@@ -230,7 +246,9 @@ def _hundredth(q: Any, who: str) -> Any:
 
 
 # -- what stands there --
-def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str, *, skipping: bool) -> Array:
+def _quantile(
+    x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str, *, skipping: bool, weights: Any = None
+) -> Array:
     """Return quantiles along axes, those of ``q`` in front of what is left.
 
     Raises:
@@ -256,7 +274,11 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
                 f"{who}: reduction over an empty axis has no identity: got {aval} along axis {axis}; check for empties"
             )
         rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
-    quantiles = _take_at(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
+    if weights is None:
+        quantiles = _take_at(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
+    else:
+        w = _rows(_spread_weights(weights, aval, axes, method, who), aval.shape, axes)
+        quantiles = _take_weighted(rows, w, reshape(fractions, (-1,)), skipping)
     rest = len(aval.shape) - len(axes)
     reshaped = reshape(quantiles, (*quantiles.shape[:-1], *fractions.shape))
     front = permute_dims(reshaped, (*range(rest, reshaped.ndim), *range(rest)))
@@ -291,6 +313,38 @@ def _take_at(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) 
     share = share if is_weak(share) else share.astype(dtype)
     z = low if rows.dtype.kind != "f" or place in PICKED else _interpolate(low, high, share)
     return where(isnan(ordered[..., n - 1 :]), math.nan, z) if floats and not skipping else z
+
+
+def _spread_weights(weights: Any, aval: Aval, axes: Shape, method: str, who: str) -> Array:
+    """Return weights in the operand's shape."""
+    if method != "inverted_cdf":
+        raise ArgumentError(f"{who}: weights belong to one method: got {method!r}; use method='inverted_cdf'")
+    w = asarray(weights, np.float64)
+    if len(axes) == 1 and w.shape == (aval.shape[axes[0]],):
+        w = broadcast_to(reshape(w, [-1 if a == axes[0] else 1 for a in range(aval.ndim)]), aval.shape)
+    if w.shape != aval.shape:
+        raise ShapeError(f"{who}: weights have the shape of x: got {w.aval} for {aval}; give one for each element")
+    with contextlib.suppress(ConcreteValueError):  # compiled, they cannot be checked
+        known = w.concrete(who)
+        if not ((known >= 0).all() and np.isfinite(known).all() and (known.sum(axis=axes) > 0).all()):
+            raise ArgumentError(f"{who}: weights are finite, not negative, and not all 0: got {w.aval}; clip them")
+    return stop_gradient(w)
+
+
+def _take_weighted(rows: Array, weights: Array, q: Array, skipping: bool) -> Array:
+    """Return the first element of each sorted row at which the sum of weights reaches a fraction of theirs, as last axis."""
+    empty = isnan(rows)
+    order = argsort(rows)
+    ordered, w = (
+        take_along_axis(rows, order),
+        take_along_axis(where(empty, 0.0, weights) if skipping else weights, order),
+    )
+    reached = cumsum(w, axis=-1)
+    reached = reached / reached[..., -1:]
+    short = (reached[..., None, :] < q[:, None]) | (reached[..., None, :] == 0)  # of no weight: no quantile
+    at = clip(short.sum(axis=-1), 0, rows.shape[-1] - 1)
+    z = take_along_axis(ordered, at)
+    return z if skipping or rows.dtype.kind != "f" else where(empty.any(axis=-1, keepdims=True), math.nan, z)
 
 
 PICKED = frozenset({METHODS[name] for name in PICKING})

@@ -152,6 +152,9 @@ def test_powers_of_a_whole_dtype_lose_no_whole_number() -> None:
     """A fraction that is rounding alone is not cut off: 9.999… is 10, and 7.999… is 8."""
     for stop, num, base in ((1000, 4, 10), (10**9, 10, 10), (256, 9, 2), (3**12, 13, 3)):
         assert afx.geomspace(1, stop, num, dtype=np.int64).tolist() == [base**k for k in range(num)]
+    np.testing.assert_allclose(
+        afx.geomspace(-1, 1, 3, dtype=complex), np.geomspace(-1, 1, 3, dtype=complex), rtol=1e-15
+    )
     assert afx.geomspace(1, 2000, 5, dtype=int).tolist() == np.geomspace(1, 2000, 5, dtype=int).tolist()
 
 

@@ -1,6 +1,7 @@
 """Quantiles, functions that pass over nan, covariances and sampled functions give NumPy's values and differentiate."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,25 @@ def test_every_method_of_quantiles(method: str, axis: Any) -> None:
     assert got.dtype.kind == want.dtype.kind
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-6)
     derivatives_agree(lambda x: afx.quantile(x, 0.37, axis, method=method), X, second=False)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
+def test_weighted_quantiles(axis: Any) -> None:
+    """Weights pick NumPy's elements, compiled too, also where some are 0; ties and nan among them."""
+    w = RNG.random(HOLES.shape)
+    w[0, 0, :2] = 0.0
+    ties = np.round(X * 2)
+    for q in (0.0, 0.3, [0.1, 0.5, 1.0]):
+        wanted = np.quantile(ties, q, axis, method="inverted_cdf", weights=w)
+        of_weights = partial(afx.quantile, q=q, axis=axis, method="inverted_cdf")
+        for run in (of_weights, afx.jit(of_weights)):
+            same(run(ties, weights=w), wanted)
+        with np.errstate(invalid="ignore"):
+            wanted = np.nanquantile(HOLES, q, axis, method="inverted_cdf", weights=w)
+        same(afx.nanquantile(HOLES, q, axis, method="inverted_cdf", weights=w), wanted)
+    row, given = np.array([3, 1, 2]), {"method": "inverted_cdf", "weights": [0.1, 0.2, 0.7]}
+    same(afx.percentile(row, [30, 31, 90, 91], **given), np.percentile(row, [30, 31, 90, 91], **given))
+    assert afx.percentile(row, 30, **given).dtype.kind == "i"
 
 
 def test_quantiles_differentiate_by_the_fraction() -> None:
@@ -341,6 +361,27 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: afx.quantile(X, 0.5, method="mean"),
         errors.ArgumentError,
         "quantile: no such method: got 'mean'; use one",
+    ),
+    "weights of a method": (
+        lambda: afx.quantile(X, 0.5, weights=X),
+        errors.ArgumentError,
+        "quantile: weights belong to one method: got 'linear'",
+    ),
+    "weights below 0": (
+        lambda: afx.quantile(X, 0.5, method="inverted_cdf", weights=X),
+        errors.ArgumentError,
+        "quantile: weights are finite, not negative, and not all 0",
+    ),
+    "weights of another shape": (
+        lambda: afx.nanquantile(X, 0.5, method="inverted_cdf", weights=X[0]),
+        errors.ShapeError,
+        "nanquantile: weights have the shape of x",
+    ),
+    "times": (lambda: afx.cov(X[0], fweights=[0.5] * 5), errors.DtypeError, "cov: fweights are numbers of times"),
+    "times below 0": (
+        lambda: afx.cov(X[0], fweights=[-1] * 5),
+        errors.ArgumentError,
+        "cov: fweights must not be negative",
     ),
     "fraction": (lambda: afx.quantile(X, 1.5), errors.ArgumentError, "quantile: fractions lie from 0 to 1: got 1.5"),
     "percentage": (lambda: afx.percentile(X, [-5]), errors.ArgumentError, "percentile: percentages lie from 0 to 100"),
