@@ -274,7 +274,7 @@ JAX = Library(
 )
 
 
-def _divided(tree: ast.Module, dtypes: list[ast.Attribute]) -> list[ast.Attribute]:
+def _divided(tree: ast.Module, dtypes: list[ast.expr]) -> list[ast.expr]:
     """Return small dtypes of a program that divides, but for those in assignments to names that none divides or returns."""
     nodes = [*ast.walk(tree)]
     quotients = [n for n in nodes if isinstance(getattr(n, "op", None), ast.Div)]
@@ -445,16 +445,19 @@ class JaxMigration(Migration):
                     if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
                         advice = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
                         self.remarks.append(Remark(node.lineno, ast.unparse(node), advice))
-        named = [(n, self._name_of(n)) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+        nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.Attribute, ast.Name))]
+        named: list[tuple[ast.expr, str]] = [(n, self._name_of(n)) for n in nodes]
         whole = [n for n, name in named if name in SMALL.split()]
         small = [n for n, name in named if name in FLOATS.split()] + (_divided(tree, whole) if whole else [])
         small = small if b"jax_enable_x64" in b"".join(self.lines) else []
-        draws = [n for n, name in named if name.startswith("jax.random.") and name[11:] not in OF_KEYS.split()]
-        for nodes, advice in (
+        random = [(n, name[11:]) for n, name in named if name.startswith("jax.random.")]
+        draws = [n for n, name in random if name not in OF_KEYS.split()]
+        draws = draws or [n for n, name in random if name in ("PRNGKey", "key")]  # of layers, which draw
+        for those, advice in (
             (small, "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"),
             (draws, "draws from afx's own stream: other numbers than JAX's of that key"),
         ):
-            self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in nodes[:1]])
+            self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in those[:1]])
         super().begin(tree)
 
     def _check_keywords(

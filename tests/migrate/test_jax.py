@@ -126,6 +126,8 @@ def test_calls_have_jaxs_values(expression: str) -> None:
 
 LEFT = {
     "import jax.random as jr\nk = jr.split(jr.key(0))\nx, y = jr.normal(k[0]), jr.gamma(k[1], 2.0)": r"other numbers than",
+    "import jax, flax.linen as nn\nv = nn.Dense(3).init(jax.random.key(0), x)": r"other numbers than",
+    "from jax.random import PRNGKey, normal\nx = normal(PRNGKey(0), (3,))": r"other numbers than",
     "import jax.numpy as jnp\nn = jnp.linalg.matrix_rank(a, rtol=1e-2)": r"relative to the largest",
     "import jax\njax.make_jaxpr(f)(x)": r"a Graph of afx's equations",
     "import jax.numpy as jnp\njnp.sum(x, promote_integers=False)": r"afx's has no promote_integers; its arguments are x, axis",
