@@ -20,10 +20,11 @@ from afx.ops.linalg.solve import solve_or_nan
 from afx.transforms.derivatives.jacobian import jacfwd
 from afx.transforms.derivatives.jvp import jvp
 
-# --- Explicit Runge-Kutta methods: Dormand and Prince's pair of orders 5 and 4, and two without an error estimate
+# --- Explicit Runge-Kutta methods: pairs of orders 5 and 4, and others without an error estimate
 #
-# Sources: Dormand & Prince 1980, "A family of embedded Runge-Kutta formulae"; the dense output of order 4 is that of
-# Hairer, Nørsett & Wanner 1993, "Solving Ordinary Differential Equations I", section II.6. Methods without an error
+# Sources: Dormand & Prince 1980, "A family of embedded Runge-Kutta formulae", with the dense output of order 4 of
+# Hairer, Nørsett & Wanner 1993, "Solving Ordinary Differential Equations I", section II.6; Tsitouras 2011, "Runge-Kutta
+# pairs of order 5(4) satisfying only the first column simplifying assumption", with its own. Methods without an error
 # estimate, Euler's and Kutta's of 1901, have cubic interpolants.
 
 
@@ -61,6 +62,28 @@ DOPRI5_DENSE = (
     -1453857185 / 822651844,
     69997945 / 29380423,
 )
+TSIT5_TABLEAU = Tableau(
+    (0.161, 0.327, 0.9, 0.9800255409045097, 1.0, 1.0),
+    (
+        (0.161,),
+        (-0.008480655492356989, 0.335480655492357),
+        (2.8971530571054935, -6.359448489975075, 4.3622954328695815),
+        (5.325864828439257, -11.748883564062828, 7.4955393428898365, -0.09249506636175525),
+        (5.86145544294642, -12.92096931784711, 8.159367898576159, -0.071584973281401, -0.028269050394068383),
+        (0.09646076681806523, 0.01, 0.4798896504144996, 1.379008574103742, -3.290069515436081, 2.324710524099774),
+    ),
+)
+TSIT5_ERROR = (0.0017800110522257772, 0.0008164344596567463, -0.007880878010261994, 0.144711007173263, -0.5823571654525552,
+    0.45808210592918686, -1 / 66)  # fmt: skip
+TSIT5_DENSE = (
+    -1.0530884977290216,
+    0.1017,
+    2.490627285651253,
+    -16.548102889244905,
+    47.37952196281928,
+    -34.870657861496610,
+    2.5,
+)
 
 
 def combine(weights: tuple[float, ...], slopes: list[Array]) -> Array:
@@ -81,10 +104,15 @@ def stages_of(tableau: Tableau, field: Field, past: Past, h: Array) -> tuple[Arr
     return end, slopes
 
 
-def _dopri5(system: System, past: Past, h: Array) -> Step:
-    end, slopes = stages_of(DOPRI5_TABLEAU, system.field, past, h)
-    dense = (*hermite(past.y, past.slope, end, slopes[-1], h), h * combine(DOPRI5_DENSE, slopes))
-    return Step(end, (h * combine(DOPRI5_ERROR, slopes),), slopes[-1], dense, 6)
+def _make_pair(tableau: Tableau, error: tuple[float, ...], quartic: tuple[float, ...]) -> Method:
+    """Return the method of a pair of orders 5 and 4, whose interpolant has a term of order 4 more than a cubic."""
+
+    def step(system: System, past: Past, h: Array) -> Step:
+        end, slopes = stages_of(tableau, system.field, past, h)
+        dense = (*hermite(past.y, past.slope, end, slopes[-1], h), h * combine(quartic, slopes))
+        return Step(end, (h * combine(error, slopes),), slopes[-1], dense, 6)
+
+    return Method(step, order=5, damping=0.04, vectors=4, coefficients=4)
 
 
 def _make_fixed_method(tableau: Tableau, order: int) -> Method:
@@ -98,7 +126,8 @@ def _make_fixed_method(tableau: Tableau, order: int) -> Method:
     return Method(step, order, adaptive=False)
 
 
-DOPRI5 = Method(_dopri5, order=5, damping=0.04, vectors=4, coefficients=4)
+DOPRI5 = _make_pair(DOPRI5_TABLEAU, DOPRI5_ERROR, DOPRI5_DENSE)
+TSIT5 = _make_pair(TSIT5_TABLEAU, TSIT5_ERROR, TSIT5_DENSE)
 # nodes and weights of methods of fixed steps, in the order of their convergence
 _FIXED: dict[str, tuple[int, tuple[float, ...], tuple[tuple[float, ...], ...]]] = {
     "euler": (1, (1.0,), ((1.0,),)),

@@ -15,7 +15,7 @@ from afx.control.solving import Status, as_vector, attach_pullback, flatten_to_v
 from afx.core import Array, ArrayLike, Aval, Function, Tracer, aval_of
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.march import Control, EventFn, March, events_of, integrate, locate, march
-from afx.integrate.methods import DOP853, DOPRI5, FIXED, LEAPFROG, RADAU, RODAS, YOSHIDA4
+from afx.integrate.methods import DOP853, DOPRI5, FIXED, LEAPFROG, RADAU, RODAS, TSIT5, YOSHIDA4
 from afx.integrate.multistep import BDF
 from afx.integrate.step import Field, Method, OdeResult, System, requested_times, solution_of
 from afx.ops import asarray, concat, diag, minimum, reshape, stack, stop_gradient, vecdot, where, zeros
@@ -85,10 +85,12 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 OdeMethod = Literal[
-    "dopri5", "dop853", "rodas", "radau", "bdf", "euler", "heun", "midpoint", "ralston", "bosh3", "rk4", "leapfrog", "yoshida4"
+    "dopri5", "tsit5", "dop853", "rodas", "radau", "bdf", "euler", "heun", "midpoint", "ralston", "bosh3", "rk4", "leapfrog",
+    "yoshida4",
 ]  # fmt: skip
 METHODS: dict[str, Method] = {
     "dopri5": DOPRI5,
+    "tsit5": TSIT5,
     "dop853": DOP853,
     "rodas": RODAS,
     "radau": RADAU,
@@ -126,7 +128,8 @@ def odeint(
 
     ============  ===========================================================================================
     ``dopri5``    Dormand & Prince's explicit pair of orders 5(4), the default
-    ``dop853``    their explicit method of order 8, for tight tolerances (Hairer, Nørsett & Wanner)
+    ``tsit5``     Tsitouras' explicit pair of orders 5(4), of smaller errors
+    ``dop853``    Dormand & Prince's of order 8, for tight tolerances (Hairer, Nørsett & Wanner)
     ``rodas``     a Rosenbrock method of orders 4(3) for stiff systems, with exact Jacobians (Hairer & Wanner)
     ``radau``     the implicit method Radau IIA of order 5, for stiff systems and tight tolerances
     ``bdf``       backward differences of orders 1 to 5, for large stiff systems and loose tolerances (Shampine & Reichelt)

@@ -356,7 +356,8 @@ FORMULAS: dict[str, Short] = {
 
 
 # diffrax's methods, adjoints and sizes of steps, and afx's words for them
-_METHODS = """Bosh3 Dopri5 Heun Midpoint Ralston Tsit5: dopri5
+_METHODS = """Bosh3 Dopri5 Heun Midpoint Ralston: dopri5
+Tsit5: tsit5
 Dopri8: dop853
 Euler: euler
 ImplicitEuler Kvaerno3 Kvaerno4 Kvaerno5: radau
@@ -365,8 +366,8 @@ DirectAdjoint ForwardMode RecursiveCheckpointAdjoint: steps
 ConstantStepSize: fixed
 PIDController: own"""
 METHODS: dict[str, str] = by_name(_METHODS)
-EXACT = ("Dopri5", "Dopri8", "Tsit5")  # whose fixed steps are afx's, or nearly
-OWN = ("Bosh3", "Euler", "Heun", "Midpoint", "Ralston")  # methods of afx's by the same name
+EXACT = ("Dopri5", "Dopri8")  # whose fixed steps are afx's, or nearly
+OWN = ("Bosh3", "Euler", "Heun", "Midpoint", "Ralston", "Tsit5")  # methods of afx's by the same name
 RESULTS = types.SimpleNamespace(successful=True, max_steps_reached=False)
 ODETerm: Callable[..., Any] = same  # the field itself
 

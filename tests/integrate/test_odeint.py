@@ -11,7 +11,7 @@ from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.integrate import odeint
 from tests.integrate.problems import PROBLEMS
 
-METHODS: list[Any] = ["dopri5", "dop853", "rodas", "radau", "bdf"]
+METHODS: list[Any] = ["dopri5", "tsit5", "dop853", "rodas", "radau", "bdf"]
 FACTOR = {"bdf": 10.0}  # errors of a multistep method add up along many steps, as those of SciPy's do
 TIMES = np.linspace(0.0, 5.0, 6)
 RATES = np.array([1.5, 1.0, 3.0, 1.0])
