@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from afx import integrate, linalg, nn, optim, pytree
+from afx.control.solving import Status
 from afx.control.while_loop import while_loop
 from afx.core import Array
 from afx.errors import ArgumentError
@@ -23,8 +24,10 @@ from afx.ops.elementwise.arithmetic import sign, subtract
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import softplus
 from afx.ops.linalg.norms import norm
+from afx.ops.manipulation.join import stack
 from afx.transforms.compile.jit import jit
 from afx.transforms.derivatives.grad import grad, value_and_grad as slopes_of
+from afx.transforms.vmap import vmap
 
 __all__ = ["OptStep", "Solver", "projection_non_negative"]
 
@@ -49,7 +52,7 @@ def __getattr__(name: str) -> Any:
     if name in PROJECTIONS or name in FORMULAS:
         return {**PROJECTIONS, **FORMULAS}[name]
     if name in METHODS:
-        return bound(_choose, name)
+        return _choice_of(name)
     if name not in (*KINDS, *ITERATIONS):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return bound(Solver if name in KINDS else _solve, name)
@@ -364,25 +367,64 @@ ImplicitEuler Kvaerno3 Kvaerno4 Kvaerno5: radau
 BacksolveAdjoint: adjoint
 DirectAdjoint ForwardMode RecursiveCheckpointAdjoint: steps
 ConstantStepSize: fixed
-PIDController: own"""
+Chord Newton PIDController max_norm rms_norm two_norm: own"""
 METHODS: dict[str, str] = by_name(_METHODS)
 EXACT = ("Dopri5", "Dopri8")  # whose fixed steps are afx's, or nearly
 OWN = ("Bosh3", "Euler", "Heun", "Midpoint", "Ralston", "Tsit5")  # methods of afx's by the same name
-RESULTS = types.SimpleNamespace(successful=True, max_steps_reached=False)
+RESULTS = types.SimpleNamespace(
+    successful=Status.CONVERGED, max_steps_reached=Status.ITERATION_LIMIT, event_occurred=Status.EVENT
+)
 ODETerm: Callable[..., Any] = same  # the field itself
 
 
-@attrs.frozen
+@attrs.frozen(init=False)
 class Choice:
-    """A method, an adjoint, or sizes of steps, by its name."""
+    """A method, an adjoint, or sizes of steps, by the name of its class."""
 
-    name: str = pytree.static()
     rtol: Any = pytree.static(default=None)
     atol: Any = pytree.static(default=None)
 
+    def __init__(self, rtol: Any = None, atol: Any = None, *_: Any, **__: Any) -> None:
+        self.__attrs_init__(rtol, atol)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # attrs makes it
 
-def _choose(name: str, rtol: Any = None, atol: Any = None, **_: Any) -> Choice:
-    return Choice(name, rtol, atol)
+    @property
+    def name(self) -> str:
+        """The name of its class."""
+        return type(self).__name__
+
+
+@functools.cache
+def _choice_of(name: str) -> type[Choice]:
+    return type(name, (Choice,), {})
+
+
+CONSTANT, DIRECT = _choice_of("ConstantStepSize")(), _choice_of("DirectAdjoint")()
+
+
+@attrs.frozen
+class Event:
+    """What ends an integration: a function that crosses 0, or several, up (True), down or both ways (None)."""
+
+    cond_fn: Any
+    root_finder: Any = None
+    direction: Any = None
+
+    def watched(self) -> dict[str, Any]:
+        """Return what `afx.integrate.odeint` is told.
+
+        Raises:
+            ArgumentError: it ends at a step, or is a truth value.
+        """
+        fns: Sequence[Any] = [self.cond_fn] if callable(self.cond_fn) else self.cond_fn
+        ways: Sequence[Any] = [self.direction] * len(fns) if self.direction in (None, False, True) else self.direction
+
+        def watch(t: Any, y: Any, args: Any) -> Array:
+            values = [asarray(fn(t, y, args)) for fn in fns]
+            if self.root_finder is None or any(v.dtype.kind == "b" for v in values):
+                raise ArgumentError("Event: steps are afx's own: give a root_finder, and a number that crosses 0")
+            return stack(values)
+
+        return {"event": watch, "direction": [0 if way is None else 2 * way - 1 for way in ways]}
 
 
 @attrs.frozen
@@ -394,6 +436,7 @@ class SaveAt:
     ts: Any = None
     steps: bool = pytree.static(default=False)
     dense: bool = pytree.static(default=False)
+    fn: Any = None
 
 
 @attrs.frozen
@@ -417,15 +460,16 @@ def diffeqsolve(
     args: Any = None,
     *,
     saveat: Any = SaveAt(t1=True),
-    stepsize_controller: Any = Choice("ConstantStepSize"),
-    adjoint: Any = Choice("DirectAdjoint"),
+    stepsize_controller: Any = CONSTANT,
+    adjoint: Any = DIRECT,
     max_steps: int | None = 4096,
+    event: Event | None = None,
     **others: Any,
 ) -> Solution:
     """Return what `afx.integrate.odeint` finds, by diffrax's names of its parts; nan where it did not come.
 
     Raises:
-        ArgumentError: fixed steps of a method that afx has not, or events and their like.
+        ArgumentError: fixed steps of a method that afx has not, or what else diffrax has.
     """
     others.pop("throw", None)
     is_fixed = stepsize_controller.name == "ConstantStepSize"
@@ -439,14 +483,23 @@ def diffeqsolve(
     times = np_.concatenate([np_.atleast_1d(asarray(t) * 1.0) for t in (t0, *inner, t1)])
     method = solver.name.lower() if is_fixed and solver.name in OWN else METHODS[solver.name]
     options = {"method": method, "gradient": METHODS[adjoint.name], "dense": saveat.dense or saveat.steps}
+    options |= event.watched() if event else {}
     found: Any = integrate.odeint(terms, y0, times, args, max_steps=max_steps or 100_000, **options, **limits)
     chosen: Any = [0] * saveat.t0 + [*range(1, len(times) - 1)] + [len(times) - 1] * saveat.t1
     ts, ys = times, found.ys
+    if event:  # the last time is its own, and what comes after it inf
+        ends, last = found.event_index >= 0, (found.event_time, found.event_y)
+        is_after = ends & (abs(ts - ts[0]) > abs(last[0] - ts[0]))
+        ts, ys = pytree.map(lambda x: where(is_after.reshape(-1, *[1] * (x.ndim - 1)), np.inf, x), (ts, ys))
+        ts, ys = pytree.map(lambda x, end: x.at[-1].set(where(ends, end, x[-1])), (ts, ys), last)
+        chosen = np_.asarray(chosen)[np_.argsort(abs(ts - ts[0])[chosen])]
     if saveat.steps:
         ts, ys, chosen = found.solution.ts, found.solution.ys, slice(1, None)
     ts, ys = pytree.map(lambda x: x[chosen], (ts, ys))
+    if saveat.fn is not None:
+        ys = vmap(saveat.fn, in_axes=(0, 0, None))(ts, ys, args)
     stats = {"num_steps": found.iterations + found.rejected, "num_accepted_steps": found.iterations}
-    return Solution(ts, ys, {**stats, "num_rejected_steps": found.rejected}, found.converged, found.solution)
+    return Solution(ts, ys, {**stats, "num_rejected_steps": found.rejected}, found.status, found.solution)
 
 
 # --- Solvers of jax.scipy

@@ -14,7 +14,7 @@ from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of
 
 __all__ = ["JAX", "JaxMigration"]
 
-ROOTS = "jax optax equinox diffrax flax chex haiku jaxopt numpyro blackjax jaxtyping einops"
+ROOTS = "jax optax equinox diffrax flax chex haiku jaxopt optimistix numpyro blackjax jaxtyping einops"
 CALLS = "afx.migrate.for_jax"
 # functions of for_jax by a keyword and a function's name
 _BY_KEYWORD = """size argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique where=nonzero: *
@@ -111,7 +111,7 @@ jax.scipy.ndimage: afx.ndimage
 jax.scipy.signal: afx.signal
 jax.scipy.special: afx.special
 jax.scipy.stats: afx.stats
-diffrax jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
+diffrax optimistix jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
 jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
 jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees

@@ -283,3 +283,54 @@ def test_fixed_steps_are_diffraxs(name: str) -> None:
 
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         np.testing.assert_allclose(end(for_jaxopt, afx), np.asarray(end(diffrax, jax.numpy)), rtol=1e-13)
+
+
+EVENTS = """import diffrax
+import optimistix as optx
+import jax
+import jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+
+def fall(t, y, drag):
+    return jnp.stack([y[1], -9.81 - drag * y[1]])
+
+finder = optx.Newton(1e-10, 1e-10, optx.rms_norm)
+fns = [lambda t, y, args, **kwargs: y[0] - 5.0, lambda t, y, args, **kwargs: y[1] + 3.0]
+
+def solve(drag, event, end=jnp.inf, **options):
+    size = diffrax.PIDController(rtol=1e-10, atol=1e-10)
+    start = jnp.array([10.0, 1.0])
+    return diffrax.diffeqsolve(
+        diffrax.ODETerm(fall), diffrax.Tsit5(), 0.0, end, 0.1, start, drag, stepsize_controller=size, event=event, **options
+    )
+
+first = solve(0.1, diffrax.Event(fns, finder))
+down = solve(0.1, diffrax.Event(fns[0], finder, direction=False))
+up = solve(0.1, diffrax.Event(fns, finder, direction=[True, None]))
+slope = jax.grad(lambda drag: solve(drag, diffrax.Event(fns[0], finder)).ts[0])(0.1)
+times = jnp.array([0.2, 0.9, 1.5])
+kept = solve(0.1, diffrax.Event(fns[0], finder), 2.0, saveat=diffrax.SaveAt(ts=times, t1=True))
+never = solve(0.1, diffrax.Event(fns[0], finder), 0.5)
+of = solve(0.1, None, 1.0, saveat=diffrax.SaveAt(ts=times[:2], fn=lambda t, y, args: t + args * y[0]))
+found = [[r.ts, r.ys] for r in (first, down, up, kept, never, of)] + [slope]
+ends = [r.result == diffrax.RESULTS.event_occurred for r in (first, kept, never)]
+name = type(diffrax.Tsit5()).__name__
+"""
+
+
+def test_events_are_diffraxs() -> None:
+    """Integrations end where functions cross 0, up, down or both ways; functions of states are kept."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
+    pytest.importorskip("diffrax", reason="the reference is diffrax's")
+    ours, theirs = dict[str, Any](), dict[str, Any]()
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        exec(EVENTS, theirs)
+        exec(migrate_source(EVENTS, "jax")[0], ours)
+    for z, want in zip(afx.pytree.leaves(ours["found"]), jax.tree.leaves(theirs["found"]), strict=True):
+        np.testing.assert_allclose(z, np.asarray(want), rtol=1e-8, atol=1e-8)
+    assert [bool(end) for end in ours["ends"]] == [bool(end) for end in theirs["ends"]] == [True, True, False]
+    assert ours["name"] == "Tsit5"
+    for finder, is_number in ((None, True), (for_jaxopt.Newton(), False)):
+        event = for_jaxopt.Event(lambda t, y, _, w=is_number: y if w else y < 0, finder)
+        with pytest.raises(ArgumentError, match="Event: steps are afx's own: give a root_finder"):
+            for_jaxopt.diffeqsolve(lambda t, y, _: -1.0, for_jaxopt.Tsit5(), 0.0, 2.0, 0.1, 1.0, event=event)
