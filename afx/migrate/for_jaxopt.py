@@ -18,9 +18,10 @@ from afx.core import Array
 from afx.errors import ArgumentError
 from afx.migrate.for_jax import abs, bound, by_name, same
 from afx.migrate.for_lax import Short, custom_root as find_root
+from afx.migrate.for_optax import lbfgs
 from afx.migrate.optax_trees import PROJECTIONS
 from afx.ops.creation.creation import asarray, stop_gradient
-from afx.ops.elementwise.arithmetic import sign, subtract
+from afx.ops.elementwise.arithmetic import add, sign, subtract
 from afx.ops.elementwise.comparison import maximum, minimum, where
 from afx.ops.elementwise.exponentials import softplus
 from afx.ops.linalg.norms import norm
@@ -41,6 +42,7 @@ Broyden ScipyRootFinding: root newton
 ProjectedGradient ProximalGradient: proximal"""
 KINDS: dict[str, str] = by_name(_KINDS)
 DESCENTS = ("GradientDescent", "ProjectedGradient", "ProximalGradient")
+SEARCHES = ("BFGS", "LBFGS", "NonlinearCG")  # whose updates are limited-memory BFGS
 np_: Any = np  # NumPy's functions, of Arrays
 ITERATIONS = ("bicgstab", "cg", "gmres")
 
@@ -114,6 +116,7 @@ class Solver:
         step: Any = options.get("stepsize", 0.0)
         self._length_of: Any = step if callable(step) else step > 0 and functools.partial(same, step)  # by the count
         self._gathers = options.get("acceleration", True)
+        self._rule: Any = lbfgs(memory_size=options.get("history_size", 10))
 
     def __getattr__(self, name: str) -> Any:
         text = "steps are afx's own; call run, or jaxopt.OptaxSolver"
@@ -123,6 +126,13 @@ class Solver:
         args, kwargs = given
         found = self._fun(x, *args, **kwargs)
         return found[0] if self._has_aux else found
+
+    def l2_optimality_error(self, params: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the length of the gradient, or of a step of length 1 to where the limits lead."""
+        x, unravel = pytree.ravel(params)
+        given = self._given(args, kwargs) if self._name in DESCENTS else (None, args, kwargs)
+        slope = self._slope(x, unravel, given)
+        return norm(slope if self._prox is None else self._move(x, 1.0, slope, unravel, given) - x)
 
     def run(self, init_params: Any = None, *args: Any, bounds: Any = None, **kwargs: Any) -> OptStep:
         """Return what is found from a start; derivatives by the other arguments are implicit."""
@@ -178,16 +188,29 @@ class Solver:
         ahead = z + (t - 1) / s * (z - x) if self._gathers else z
         return z, Walk(n + 1, ahead, s, length if self._length_of else 2 * length, norm(z - x) / length)
 
-    def init_state(self, init_params: Any, *_: Any, **__: Any) -> Walk:
+    def init_state(self, init_params: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the state before the first step of a descent."""
+        if self._name in SEARCHES:
+            value, slope = slopes_of(self._number)(init_params, (args, kwargs))
+            return OptaxState(asarray(0), value, norm(pytree.ravel(slope)[0]), self._rule.init(init_params), None)
         if self._name not in DESCENTS:
             raise AttributeError(f"{self._name}.init_state: steps are afx's own; call run, or jaxopt.OptaxSolver")
         vector = pytree.ravel(init_params)[0]
         one = asarray(1.0, vector.dtype)
         return Walk(asarray(0), vector, one, one, one * np.inf)
 
-    def update(self, params: Any, state: Walk, *args: Any, **kwargs: Any) -> OptStep:
+    def update(self, params: Any, state: Any, *args: Any, **kwargs: Any) -> OptStep:
         """Return parameters and state after a step of a descent."""
+        if self._name in SEARCHES:
+
+            def fn(x: Any) -> Any:
+                return self._number(x, (args, kwargs))
+
+            value, slope = slopes_of(fn)(params)
+            updates, inner = self._rule.update(slope, state.internal_state, params, value=value, value_fn=fn)
+            new, error = pytree.map(add, params, updates), norm(pytree.ravel(inner.grad)[0])
+            aux = self._fun(new, *args, **kwargs)[1] if self._has_aux else None
+            return OptStep(new, OptaxState(state.iter_num + 1, inner.value, error, inner, aux))
         x, unravel = pytree.ravel(params)
         z, state = self._step(x, state, unravel, self._given(args, kwargs))
         return OptStep(unravel(z), state)
@@ -252,6 +275,10 @@ class OptaxSolver:
         fn = self.fun if self.value_and_grad else slopes(self.fun, has_aux=self.has_aux)
         value, grads = fn(params, *args, **kwargs)
         return (value if self.has_aux else (value, None)), grads
+
+    def l2_optimality_error(self, params: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the length of the gradient."""
+        return norm(pytree.ravel(self._evaluate(params, *args, **kwargs)[1])[0])
 
     def update(self, params: Any, state: OptaxState, *args: Any, **kwargs: Any) -> OptStep:
         """Return parameters and state after a step."""

@@ -135,11 +135,33 @@ def test_programs_say_so() -> None:
 
 
 def test_steps_of_other_solvers_are_refused() -> None:
-    """One step of a quasi-Newton method needs what is afx's own."""
-    with pytest.raises(
-        AttributeError, match=r"LBFGS\.init_state: steps are afx's own; call run, or jaxopt\.OptaxSolver"
-    ):
-        for_jaxopt.LBFGS(ridge).init_state(np.zeros(3))
+    """One step of least squares needs what is afx's own."""
+    text = r"GaussNewton\.init_state: steps are afx's own; call run, or jaxopt\.OptaxSolver"
+    with pytest.raises(AttributeError, match=text):
+        for_jaxopt.GaussNewton(ridge).init_state(np.zeros(3))
+
+
+@pytest.mark.parametrize("name", ["BFGS", "LBFGS", "NonlinearCG"])
+def test_steps_with_a_line_search_lead_to_the_minimum(name: str) -> None:
+    """States count, and know the value and the length of the gradient at the parameters that they come with."""
+
+    def fn(w: Any, l2: Any, data: Any) -> Any:
+        return ridge(w, l2, data), "more"
+
+    solver, params = getattr(for_jaxopt, name)(fn, has_aux=True), np.zeros(3)
+    state = solver.init_state(params, 0.3, data=(X, Y))
+    assert float(state.value) == pytest.approx(float(ridge(params, 0.3, (X, Y))))
+    for _ in range(25):
+        params, state = solver.update(params, state, 0.3, data=(X, Y))
+    np.testing.assert_allclose(params, closed(0.3), rtol=1e-9)
+    assert (int(state.iter_num), state.aux) == (25, "more")
+    assert float(state.value) == pytest.approx(float(ridge(params, 0.3, (X, Y))), rel=1e-14)
+    slope = 2 * np.linalg.norm(X.T @ Y) / 30
+    assert float(solver.l2_optimality_error(np.zeros(3), 0.3, (X, Y))) == pytest.approx(slope)
+    sgd = for_jaxopt.OptaxSolver(fn, for_optax.sgd(0.1), has_aux=True)
+    assert float(sgd.l2_optimality_error(np.zeros(3), 0.3, (X, Y))) == pytest.approx(slope)
+    lasso = for_jaxopt.ProximalGradient(ridge, for_jaxopt.prox_lasso)
+    assert float(lasso.l2_optimality_error(np.zeros(3), 1e9, 0.3, (X, Y))) == 0.0
 
 
 def test_projections() -> None:
