@@ -14,10 +14,8 @@ import numpy as np
 
 from afx import optim, pytree
 from afx.control.cond import cond
-from afx.control.solving import flatten_to_vector
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
-from afx.errors import ArgumentError
 from afx.migrate import optax_chains, optax_trees
 from afx.migrate.optax_chains import (
     Pair,
@@ -36,10 +34,9 @@ from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.comparison import clip as clip_, isfinite, maximum, minimum, where
 from afx.ops.linalg.norms import norm
-from afx.optim.solvers.descend import Lbfgs, Pairs, Point, search_strong_wolfe
 from afx.transforms.derivatives.grad import value_and_grad
 
-__all__ = ["LookaheadParams", "apply_updates", "lbfgs", "lookahead", "polyak_sgd", "value_and_grad_from_state"]
+__all__ = ["LookaheadParams", "apply_updates", "lookahead", "polyak_sgd", "value_and_grad_from_state"]
 
 np_: Any = np  # NumPy's functions, of Arrays
 Schedule: TypeAlias = Callable[[Any], Any]
@@ -607,49 +604,7 @@ def adaptive_grad_clip(clipping: float, eps: float = 1e-3) -> Pair:
     return stateless(lambda updates, params: pytree.map(change, updates, params))
 
 
-# --- L-BFGS
-
-
-class LbfgsState(NamedTuple):
-    """The state of `lbfgs`: value and gradient at the parameters are not known before the second step."""
-
-    count: Any
-    value: Any
-    grad: Any
-    params: Any
-    updates: Any
-    memory: Pairs
-
-
-def lbfgs(learning_rate: None = None, memory_size: int = 10) -> Pair:
-    """Return limited-memory BFGS with afx's line search, from ``update(…, value=value, grad=grad, value_fn=fn)``.
-
-    Raises:
-        ArgumentError: it is given a learning rate.
-    """
-    if learning_rate is not None:
-        raise ArgumentError(f"lbfgs: a line search has no learning rate: got {learning_rate!r}; call afx.optim.lbfgs")
-    rule = Lbfgs(memory_size)
-
-    def init(params: Any) -> LbfgsState:
-        x, none = flatten_to_vector(params, "lbfgs")[0], pytree.map(zeros_like, params)
-        return LbfgsState(asarray(0), asarray(np.inf), none, params, none, rule.init(x))
-
-    def update(updates: Any, state: LbfgsState, params: Any, *, value: Any, value_fn: Any, **_: Any) -> Any:
-        x, unravel = flatten_to_vector(params, "lbfgs")
-        g, last, before = [flatten_to_vector(tree, "lbfgs")[0] for tree in (updates, state.params, state.updates)]
-        memory = rule.learn(state.memory, where(state.count > 0, x - last, 0.0), g - before, g)
-
-        def objective(x: Array) -> tuple[Array, Array]:
-            there, grads = value_and_grad(value_fn)(unravel(x))
-            return there, flatten_to_vector(grads, "lbfgs")[0]
-
-        direction = rule.propose(memory, x, g, ones_like(x).astype(bool))[0]
-        end = search_strong_wolfe(objective, Point(x, asarray(value), g), direction, asarray(1.0, x.dtype))[0]
-        after = LbfgsState(state.count + 1, end.value, unravel(end.gradient), params, updates, memory)
-        return unravel(end.x - x), after
-
-    return Pair(init, update)
+# --- Values, and parameters
 
 
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -660,9 +615,6 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
         return value_and_grad(value_fn)(params, *args, **kwargs)
 
     return of_params
-
-
-# --- Parameters
 
 
 def apply_updates(params: Any, updates: Any) -> Any:

@@ -217,7 +217,6 @@ jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 _NOTES = """diffrax.Bosh3 diffrax.Heun diffrax.Midpoint diffrax.Ralston: takes steps of dopri5 where PIDController has their size
 jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
 optax.adafactor: its decay has all digits, Optax's those of float32: agrees to the tolerance
-optax.lbfgs: the line search is afx's own: what is found agrees to the tolerance
 jax.nn.dot_product_attention: JAX's softmax is float32 whatever the dtype: agrees to the tolerance
 diffrax.diffeqsolve jax.experimental.ode.odeint: steps are afx's own: results agree to the tolerance
 jax.scipy.optimize.minimize: steps are afx's own: what is found agrees to the tolerance

@@ -12,13 +12,17 @@ import attrs
 import numpy as np
 
 from afx import optim, pytree, random
+from afx.control.cond import cond
+from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
 from afx.migrate.for_jax import by_name, named
 from afx.migrate.for_trees import tree_map
-from afx.ops.creation.creation import asarray, zeros, zeros_like
-from afx.ops.elementwise.arithmetic import sign as sign_
-from afx.ops.elementwise.comparison import isnan, logical_and, where
+from afx.migrate.optax_trees import vdot
+from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
+from afx.ops.elementwise.arithmetic import sign as sign_, sqrt
+from afx.ops.elementwise.comparison import isinf, isnan, logical_and, maximum, minimum, where
+from afx.transforms.derivatives.grad import value_and_grad
 
 # factories by Optax's arguments in their order: afx's name of one behind =, its default behind :, Optax's own behind !
 _TABLE = """adabelief: adabelief learning_rate b1 b2 eps eps_root
@@ -66,12 +70,14 @@ constant_schedule: constant value
 cosine_decay_schedule: cosine_decay init_value=start decay_steps=steps alpha exponent
 piecewise_constant_schedule: piecewise_constant init_value=start boundaries_and_scales=factors"""
 TABLE: dict[str, str] = by_name(_TABLE)
+np_: Any = np  # NumPy's functions, of Arrays
 __all__ = [
-    "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs", "MultiSteps", "add_noise", "centralize", "chain",
-    "freeze", "identity", "inject_hyperparams", "keep_params_nonnegative", "masked", "multi_transform", "noisy_sgd",
-    "optimistic_adam", "optimistic_gradient_descent", "partition", "scale", "scale_by_learning_rate",
-    "scale_by_optimistic_gradient", "scale_by_schedule", "scale_by_sign", "selective_transform", "set_to_zero", "sign_sgd",
-    "stateless", "stateless_with_tree_map", "zero_nans",
+    "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs", "MultiSteps", "add_noise", "centralize",
+    "chain", "freeze", "identity", "inject_hyperparams", "keep_params_nonnegative", "lbfgs", "masked", "multi_transform",
+    "noisy_sgd", "optimistic_adam", "optimistic_gradient_descent", "partition", "scale", "scale_by_backtracking_linesearch",
+    "scale_by_lbfgs", "scale_by_learning_rate", "scale_by_optimistic_gradient", "scale_by_schedule", "scale_by_sign",
+    "scale_by_zoom_linesearch", "selective_transform", "set_to_zero", "sign_sgd", "stateless", "stateless_with_tree_map",
+    "zero_nans",
 ]  # fmt: skip
 
 
@@ -478,3 +484,273 @@ class MultiSteps:
     def gradient_transformation(self) -> Pair:
         """Return the two functions."""
         return Pair(self.init, self.update)
+
+
+# --- Line searches, from ``update(…, value=value, grad=grad, value_fn=fn)``, and limited-memory BFGS: Optax's, number by number
+
+
+class LinesearchInfo(NamedTuple):
+    """How a search ended."""
+
+    num_linesearch_steps: Any
+    decrease_error: Any
+    curvature_error: Any = None
+
+
+class LinesearchState(NamedTuple):
+    """The state of a line search: the last length, and what is known at the parameters that it leads to."""
+
+    learning_rate: Any
+    value: Any
+    grad: Any
+    info: LinesearchInfo
+
+
+class Probe(NamedTuple):
+    """A point of a ray: how far, and value, slope and gradient there."""
+
+    far: Any
+    value: Any
+    slope: Any = 0.0
+    grad: Any = None
+
+
+class Search(NamedTuple):
+    """A search of Nocedal & Wright 2006, algorithms 3.5 and 3.6: the last point, the interval, and the best point."""
+
+    count: Any
+    at: Probe
+    low: Probe
+    high: Probe
+    other: Probe
+    safe: Probe
+    errors: tuple[Any, Any]
+    is_between: Any
+    ends: Any
+    fails: Any
+
+
+def _positive(error: Any) -> Any:
+    return where(isnan(error), np.inf, maximum(error, 0.0))
+
+
+def _start(params: Any, grad: Any, error: Any = None) -> LinesearchState:
+    """Return the state before the first search; a search without gradients has no second error."""
+    one = ones_like(pytree.leaves(params)[0], shape=())
+    return LinesearchState(one, one * np.inf, grad, LinesearchInfo(asarray(0), one * np.inf, error and one * error))
+
+
+def scale_by_backtracking_linesearch(
+    max_backtracking_steps: int,
+    slope_rtol: float = 1e-4,
+    decrease_factor: float = 0.8,
+    increase_factor: float = 1.5,
+    max_learning_rate: float = 1.0,
+    atol: float = 0.0,
+    rtol: float = 0.0,
+    store_grad: bool = False,
+    verbose: bool = False,
+) -> Pair:
+    """Return updates times the first length of a falling sequence that lowers the value enough (Armijo's rule)."""
+    del verbose
+
+    def init(params: Any) -> LinesearchState:
+        return _start(params, pytree.map(zeros_like, params) if store_grad else None)
+
+    def update(
+        updates: Any, state: LinesearchState, params: Any = None, *, value: Any, grad: Any, value_fn: Any, **extra: Any
+    ) -> Any:
+        slope = vdot(updates, grad)
+
+        def ahead(far: Any) -> Any:
+            return pytree.map(lambda p, u: p + far * u, params, updates)
+
+        def shorten(s: Any) -> Any:
+            count, far, _, _ = s
+            far = where(count > 0, decrease_factor * far, far)
+            new = asarray(value_fn(ahead(far), **extra))
+            return count + 1, far, new, _positive(new - (1.0 + rtol) * value - far * slope_rtol * slope)
+
+        first = minimum(increase_factor * state.learning_rate, max_learning_rate)
+        begin = asarray(0), first, asarray(value), ones_like(first) * np.inf
+        count, far, new, error = while_loop(lambda s: (s[3] > atol) & (s[0] <= max_backtracking_steps), shorten, begin)
+        slopes = value_and_grad(value_fn)(ahead(far), **extra)[1] if store_grad else None
+        far = where(isinf(error), 0.0, far)
+        return pytree.map(lambda u: far * u, updates), LinesearchState(far, new, slopes, LinesearchInfo(count, error))
+
+    return Pair(init, update)
+
+
+@attrs.frozen
+class ZoomLinesearch:
+    """Updates times a length that meets the strong Wolfe conditions, or those of Hager & Zhang 2006 near a minimum."""
+
+    max_linesearch_steps: int
+    max_learning_rate: float | None = None
+    tol: float = 0.0
+    increase_factor: float = 2.0
+    slope_rtol: float = 1e-4
+    curv_rtol: float = 0.9
+    approx_dec_rtol: float | None = 1e-6
+    stepsize_precision: float = 1e-5
+    initial_guess_strategy: str = "keep"
+    verbose: bool = False
+
+    def init(self, params: Any) -> LinesearchState:
+        """Return the state before the first search."""
+        return _start(params, pytree.map(zeros_like, params), np.inf)
+
+    def update(
+        self,
+        updates: Any,
+        state: LinesearchState,
+        params: Any = None,
+        *,
+        value: Any,
+        grad: Any,
+        value_fn: Any,
+        **extra: Any,
+    ) -> tuple[Any, LinesearchState]:
+        """Return updates of this length, and the state that has value and gradient where they lead."""
+
+        def probe(far: Any) -> Probe:
+            there = pytree.map(lambda p, u: p + far * u, params, updates)
+            new, slopes = value_and_grad(value_fn)(there, **extra)
+            return Probe(far, new, vdot(slopes, updates), slopes)
+
+        origin = Probe(zeros_like(state.learning_rate), asarray(value), vdot(updates, grad), grad)
+        guess = state.learning_rate if self.initial_guess_strategy == "keep" else 1.0
+        no, most = asarray(False), asarray(np.inf, origin.value.dtype)
+
+        def advance(s: Search) -> Search:
+            return cond(s.is_between, narrow, widen, s)
+
+        def widen(s: Search) -> Search:
+            far = where(s.count == 0, guess, self.increase_factor * s.at.far)
+            return self._widen(s, far, probe(minimum(far, self._limit)), origin)
+
+        def narrow(s: Search) -> Search:
+            return self._narrow(s, probe(_between(s.low, s.high, s.other)), origin)
+
+        begin = Search(asarray(0), origin, origin, origin, origin, origin, (most, most), no, no, no)
+        s = while_loop(lambda s: ~(s.ends | s.fails), advance, begin)
+        end = _choose(s.fails & ((s.safe.far > 0) | isinf(s.errors[0])), s.safe, s.at)
+        after = LinesearchState(end.far, end.value, end.grad, LinesearchInfo(s.count, *s.errors))
+        return pytree.map(lambda u: end.far * u, updates), after
+
+    @property
+    def _limit(self) -> float:
+        return np.inf if self.max_learning_rate is None else self.max_learning_rate
+
+    def _judge(self, new: Probe, origin: Probe) -> tuple[Any, Any]:
+        """Return by how much a point misses the decrease and the flatness that are asked for."""
+        rise = new.value - origin.value
+        decrease = rise - self.slope_rtol * new.far * origin.slope
+        if self.approx_dec_rtol is not None:
+            excess = rise - self.approx_dec_rtol * np_.abs(origin.value)
+            decrease = minimum(maximum(new.slope - (2 * self.slope_rtol - 1.0) * origin.slope, excess), decrease)
+        return _positive(decrease), _positive(np_.abs(new.slope) - self.curv_rtol * np_.abs(origin.slope))
+
+    def _widen(self, s: Search, far: Any, new: Probe, origin: Probe) -> Search:
+        """Return the search after a longer step, whose end may be that of an interval."""
+        errors = self._judge(new, origin)
+        is_good = maximum(*errors) <= self.tol
+        is_above = (errors[0] > 0) | ((new.value >= s.at.value) & (s.count > 0))
+        turns = (new.slope >= 0) & ~is_above
+        low, high = _choose(turns, (new, s.at), (s.at, new))
+        is_between = is_above | turns | is_good
+        ends = is_good | ((far >= self._limit) & ~is_between)
+        fails = (s.count + 1 >= self.max_linesearch_steps) & ~ends
+        safe = _choose(errors[0] <= self.tol, new, s.safe)
+        return Search(s.count + 1, new, low, high, low, safe, errors, is_between, ends, fails)
+
+    def _narrow(self, s: Search, new: Probe, origin: Probe) -> Search:
+        """Return the search after a point between the ends of its interval, which replaces one of them."""
+        errors = self._judge(new, origin)
+        ends = maximum(*errors) <= self.tol
+        safe = _choose((errors[0] <= self.tol) & (new.value < s.safe.value), new, s.safe)
+        is_above = (errors[0] > 0) | (new.value >= s.low.value)
+        is_past = (new.slope * (s.high.far - s.low.far) >= 0) & ~is_above
+        is_short = np_.abs(s.high.far - s.low.far) <= self.stepsize_precision
+        fails = ((s.count + 1 >= self.max_linesearch_steps) | (is_short & (safe.far > 0))) & ~ends
+        high = _choose(is_above, new, _choose(is_past, s.low, s.high))
+        low, other = _choose(is_above, s.low, new), _choose(is_above | is_past, s.high, s.low)
+        return Search(s.count + 1, new, low, high, other, safe, errors, s.is_between, ends, fails)
+
+
+scale_by_zoom_linesearch: type = ZoomLinesearch
+
+
+def _choose(condition: Any, first: Any, second: Any) -> Any:
+    return pytree.map(functools.partial(where, condition), first, second)
+
+
+def _between(low: Probe, high: Probe, other: Probe) -> Any:
+    """Return where the cubic through three points is least, or the parabola through two, or the middle of the interval."""
+    gap, off = high.far - low.far, other.far - low.far
+    bend, bend_off = [p.value - low.value - low.slope * d for p, d in ((high, gap), (other, off))]
+    with np.errstate(all="ignore"):  # of points that coincide
+        size = (gap * off) ** 2 * (gap - off)
+        a, b = (off**2 * bend - gap**2 * bend_off) / size, (gap**3 * bend_off - off**3 * bend) / size
+        cubic = low.far + (-b + sqrt(b * b - 3.0 * a * low.slope)) / (3.0 * a)
+        parabola = low.far - low.slope / (2.0 * (bend / gap**2))
+    far, (left, right) = (low.far + high.far) / 2.0, (minimum(low.far, high.far), maximum(low.far, high.far))
+    for trial, share in ((parabola, 0.1), (cubic, 0.2)):
+        margin = share * np_.abs(gap)
+        far = where((trial > left + margin) & (trial < right - margin), trial, far)
+    return far
+
+
+class LbfgsState(NamedTuple):
+    """The state of `scale_by_lbfgs`: pairs of differences, as rows."""
+
+    count: Any
+    params: Any
+    updates: Any
+    diff_params_memory: Any
+    diff_updates_memory: Any
+    weights_memory: Any
+
+
+def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Pair:
+    """Return gradients times an estimate of the inverse Hessian (Nocedal & Wright 2006, algorithm 7.4)."""
+
+    def init(params: Any) -> LbfgsState:
+        x, none = pytree.ravel(params)[0], pytree.map(zeros_like, params)
+        rows = zeros((memory_size, x.size), x.dtype)
+        return LbfgsState(zeros((), np.int32), none, none, rows, rows, rows[:, 0])
+
+    def update(updates: Any, state: LbfgsState, params: Any = None) -> Any:
+        g, unravel = pytree.ravel(updates)
+        x, last, before = [pytree.ravel(tree)[0] for tree in (params, state.params, state.updates)]
+        is_later = state.count > 0
+        step, change = [where(is_later, d, 0.0) for d in (x - last, g - before)]
+        curve, square = step @ change, change @ change
+        pair = step, change, where(curve == 0, 0.0, 1.0 / where(curve == 0, 1.0, curve))
+        place = (state.count - 1) % memory_size
+        memory = [kept.at[place].set(new) for kept, new in zip(state[3:], pair, strict=True)]
+        order = (state.count + np.arange(memory_size)) % memory_size
+        rows = list(zip(*[kept[order] for kept in memory], strict=True))
+        z, shares = g, list[Any]()
+        for s, y, weight in reversed(rows):
+            shares.append(weight * (s @ z))
+            z = z - shares[-1] * y
+        if scale_init_precond:
+            size = where(square > 0, curve / where(square > 0, square, 1.0), 1.0)
+            z = where(is_later, size, minimum(1.0, 1.0 / sqrt(g @ g))) * z
+        for (s, y, weight), share in zip(rows, reversed(shares), strict=True):
+            z = z + (share - weight * (y @ z)) * s
+        return unravel(z), LbfgsState(state.count + 1, params, updates, *memory)
+
+    return Pair(init, update)
+
+
+def lbfgs(
+    learning_rate: Any = None,
+    memory_size: int = 10,
+    scale_init_precond: bool = True,
+    linesearch: Any = ZoomLinesearch(20, initial_guess_strategy="one"),
+) -> Pair:
+    """Return limited-memory BFGS with a line search."""
+    rate = scale(-1.0) if learning_rate is None else scale_by_learning_rate(learning_rate)
+    return chain(scale_by_lbfgs(memory_size, scale_init_precond), rate, linesearch or identity())

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import afx
-from afx.errors import ArgumentError
 from afx.migrate import for_jaxopt, for_optax, for_trees, optax_chains, optax_trees
 from tests.jax_settings import optimized
 
@@ -235,22 +234,50 @@ def test_counters_stop_at_the_largest_number() -> None:
         assert (int(count), count.dtype) == (after, np.int32)
 
 
-def test_lbfgs_finds_the_minimum() -> None:
-    """Rosenbrock's, to 1e-9, by Optax's loop; its state is asked by name."""
+SEARCHES: dict[str, Callable[[Any], Any]] = {
+    "lbfgs": lambda o: o.lbfgs(memory_size=3),
+    "lbfgs of a rate": lambda o: o.lbfgs(0.003, scale_init_precond=False, linesearch=None),
+    "lbfgs that backtracks": lambda o: o.lbfgs(linesearch=o.scale_by_backtracking_linesearch(15, store_grad=True)),
+    "backtracking": lambda o: o.chain(o.sgd(1.0), o.scale_by_backtracking_linesearch(40)),
+    "zoom from far": lambda o: o.chain(o.sgd(1.0), o.scale_by_zoom_linesearch(12, curv_rtol=0.1)),
+    "zoom that ends": lambda o: o.chain(o.sgd(0.01), o.scale_by_zoom_linesearch(3, approx_dec_rtol=None)),
+    "zoom from near": lambda o: o.chain(o.sgd(1e-3), o.scale_by_zoom_linesearch(12, max_learning_rate=3.0)),
+}
 
-    def fn(w: Any) -> Any:
-        return afx.sum(100.0 * (w[1:] - w[:-1] ** 2) ** 2 + (1.0 - w[:-1]) ** 2)
 
-    solver, value_and_grad = for_optax.lbfgs(), for_optax.value_and_grad_from_state(fn)
-    w: Any = afx.asarray(np.array([-1.2, 1.0, 0.5]))
-    state = solver.init(w)
-    while optax_trees.get(state, "count") < 60 and (state.count == 0 or optax_trees.norm(state.grad) > 1e-10):
-        value, grad = value_and_grad(w, state=state)
-        updates, state = solver.update(grad, state, w, value=value, grad=grad, value_fn=fn)
-        w = for_optax.apply_updates(w, updates)
-    np.testing.assert_allclose(w, 1.0, rtol=1e-9)
-    with pytest.raises(ArgumentError, match="has no learning rate"):
-        for_optax.lbfgs(0.1)
+@pytest.mark.parametrize("case", SEARCHES)
+def test_line_searches_are_optaxs(case: str) -> None:
+    """Eight steps from Rosenbrock's start, by Optax's loop: values and counts, to 1e-9."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is Optax's")
+    optax: Any = pytest.importorskip("optax", reason="the reference is Optax's")
+
+    def fn(w: Any, scale: Any = 1.0) -> Any:
+        x, y, z = w["x"], w["y"][0], w["y"][1]
+        return scale * (100.0 * ((y - x * x) ** 2 + (z - y * y) ** 2) + (1.0 - x) ** 2 + (1.0 - y) ** 2)
+
+    def run(o: Any, get: Any, w: Any, slopes: Any) -> list[list[float]]:
+        opt, seen = SEARCHES[case](o), list[list[float]]()
+        keeps = get(opt.init(w), "grad") is not None
+        read: Any = o.value_and_grad_from_state(fn) if keeps else lambda w, state, scale: slopes(fn)(w, scale)
+        state = opt.init(w)
+        for _ in range(8):
+            value, grad = read(w, state=state, scale=2.0)
+            updates, state = opt.update(grad, state, w, value=value, grad=grad, value_fn=fn, scale=2.0)
+            w = o.apply_updates(w, updates)
+            known = [get(state, name) for name in ("value", "num_linesearch_steps")]
+            seen.append([float(w["x"]), float(fn(w)), *[float(z) for z in known if z is not None]])
+        return seen
+
+    start = {"x": np.array(-1.2), "y": np.array([1.0, 0.7])}
+    found = run(for_optax, optax_trees.get, {name: afx.asarray(x) for name, x in start.items()}, afx.value_and_grad)
+    with jax.enable_x64(True):
+        first = {name: jax.numpy.asarray(x) for name, x in start.items()}
+        wanted = run(optax, optax.tree_utils.tree_get, first, jax.value_and_grad)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_options_that_afx_has_not_are_refused() -> None:
+    """Rather than left out."""
     with pytest.raises(TypeError, match="should_skip_update_fn"):
         for_optax.MultiSteps(for_optax.sgd(0.1), 2, should_skip_update_fn=lambda *_: None)
 
