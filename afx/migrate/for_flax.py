@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import io
 import math
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -22,7 +22,6 @@ from afx.migrate import for_jax, for_stax
 from afx.migrate.equinox_layers import attend, each
 from afx.migrate.for_lax import conv_general_dilated, conv_transpose, reduce_window
 from afx.migrate.for_trees import dataclass
-from afx.migrate.optax_trees import fields_of, with_fields
 from afx.ops.creation.creation import asarray, ones as make_ones, zeros as make_zeros
 from afx.ops.elementwise.arithmetic import add, multiply, sqrt
 from afx.ops.elementwise.comparison import maximum, where
@@ -590,31 +589,52 @@ def scan(
     in_axes: Any = 0,
     out_axes: Any = 0,
     reverse: bool = False,
+    length: int | None = None,
     **_: Any,
 ) -> Any:  # Flax's
-    """Return a class of modules ``(carry, *xs)`` that run a module along axes, with the same parameters everywhere.
+    """Return a class of modules ``(carry, *xs)`` that run a module along axes, with one set of parameters or each with its own.
 
     Raises:
-        ArgumentError: places have variables of their own.
+        ArgumentError: places have other variables of their own.
     """
-    if variable_axes or variable_broadcast != "params":
-        raise ArgumentError("scan: places share parameters: give variable_broadcast='params' alone, or write a loop")
+    has_own = variable_axes == {"params": 0}
+    if not has_own and (variable_axes or variable_broadcast != "params"):
+        text = "variables are parameters: give variable_broadcast='params', or variable_axes={'params': 0}"
+        raise ArgumentError(f"scan: {text}; or write a loop")
 
     def move(tree: Any, ends: Any) -> Any:
         return pytree.map(lambda x: np_.moveaxis(asarray(x), *ends), tree)
 
     class Scanned(target):  # type: ignore[misc]  # any module
         def __call__(self, carry: Any, *xs: Any) -> Any:
-            columns = tuple([move(x, (k, 0)) for x, k in zip(xs, each(len(xs), in_axes), strict=True)])
+            scope, axes = SCOPES[-1], each(len(xs), in_axes)
+            columns = [None if k is broadcast else move(x, (k, 0)) for x, k in zip(xs, axes, strict=True)]
+            own = scope.level("params") if has_own else None
 
-            def step(carry: Any, x: Any) -> Any:
-                return self._run(SCOPES[-1].within(self), target.__call__, carry, *x)
+            def step(carry: Any, place: Any) -> Any:
+                parameters, row = place
+                inner = scope.within(self)
+                if has_own:
+                    below = functools.reduce(lambda tree, name: {name: tree}, reversed(scope.path), parameters)
+                    inner.variables = {**scope.variables, "params": below}
+                own_args = [x if k is broadcast else part for x, k, part in zip(xs, axes, row, strict=True)]
+                return self._run(inner, target.__call__, carry, *own_args)
 
-            carry, z = _run_along(step, carry, columns, reverse)
+            if has_own and not own:  # each place makes its own
+                count = length or len(pytree.leaves(columns)[0])
+                made: list[Any] = [{} for _ in range(count)]
+                after = carry
+                for k, parameters in enumerate(made):
+                    after, _ = step(after, (parameters, pytree.map(operator.itemgetter(k), columns)))
+                own.update(pytree.map(lambda *parts: np_.stack(parts), *made))
+            carry, z = _run_along(step, carry, (own, columns), reverse)
             return carry, move(pytree.map(lambda z: z[::-1], z) if reverse else z, (0, out_axes))
 
     Scanned.__name__ = f"Scan{target.__name__}"
     return Scanned
+
+
+broadcast: None = None  # in place of an axis, of what all places have
 
 
 class Bidirectional(Module):
@@ -736,53 +756,12 @@ class TrainState:
         return attrs.evolve(self, **others)
 
 
-# --- Dicts, and what is kept in files
+# --- Dicts, and labels
 
 
 unfreeze: Callable[[Any], Any] = _plain  # none is frozen here
 freeze: Callable[[Any], Any] = _plain
 FrozenDict: type = dict
-
-
-def to_state_dict(target: Any) -> Any:
-    """Return dicts with the names of fields, and places as text; functions are left out."""
-    parts = fields_of(target)
-    if not parts and not isinstance(target, (dict, list, tuple)):
-        return target
-    return {f"{name}": to_state_dict(value) for name, value in parts.items() if not callable(value) and name != "tx"}
-
-
-def from_state_dict(target: Any, state: Any) -> Any:
-    """Return a tree like another one, of what such dicts hold.
-
-    Raises:
-        ArgumentError: they hold other names.
-    """
-    known: Any = to_state_dict(target)
-    if known is target and not isinstance(target, dict):
-        return state
-    if sorted(known) != sorted(state):
-        raise ArgumentError(
-            f"from_state_dict: names differ: got {sorted(state)}, of {sorted(known)}; give what was kept"
-        )
-    parts = fields_of(target)
-    return with_fields(
-        target, {n: from_state_dict(v, state[f"{n}"]) if f"{n}" in state else v for n, v in parts.items()}
-    )
-
-
-def to_bytes(target: Any) -> bytes:
-    """Return the leaves of a tree as bytes of a file of NumPy's."""
-    file = io.BytesIO()
-    np.savez(file, *pytree.leaves(to_state_dict(target)))
-    return file.getvalue()
-
-
-def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
-    """Return a tree like another one of such bytes."""
-    with np.load(io.BytesIO(encoded_bytes)) as kept:
-        leaves = [asarray(kept[name]) for name in kept.files]
-    return from_state_dict(target, pytree.unflatten(pytree.structure(to_state_dict(target)), leaves))
 
 
 def onehot(labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0) -> Array:

@@ -114,8 +114,8 @@ jax.scipy.stats: afx.stats
 diffrax optimistix jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
 jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
-jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
-flax.core flax.core.frozen_dict flax.linen flax.serialization flax.struct: afx.migrate.for_flax
+flax.serialization jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees
+flax.core flax.core.frozen_dict flax.linen flax.struct: afx.migrate.for_flax
 flax.training.common_utils flax.training.train_state: afx.migrate.for_flax"""
 # names of JAX's, and what stands for them
 _RENAMED = """jax.lax.linalg.tridiagonal_solve: afx.linalg.tridiagonal_solve

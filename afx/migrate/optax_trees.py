@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from afx import nn, optim, pytree
 from afx.core.array.array import Array
+from afx.errors import ArgumentError
 from afx.migrate.for_lax import Short
 from afx.ops.creation.creation import asarray, full_like as filled, ones_like as one, zeros_like as zero
 from afx.ops.elementwise.arithmetic import divide, multiply, square, subtract
@@ -150,6 +152,50 @@ OWN: dict[str, Short] = {
     "where": lambda condition, tree_x, tree_y: pytree.map(lambda x, y: choose(condition, x, y), tree_x, tree_y),
 }
 OWN.update(add_scalar_mul=OWN["add_scale"], inner=vdot, l2_norm=norm, scalar_mul=OWN["scale"])
+
+
+# --- What Flax keeps of trees in files
+
+
+def to_state_dict(target: Any) -> Any:
+    """Return dicts with the names of fields, and places as text; functions are left out."""
+    parts = fields_of(target)
+    if not parts and not isinstance(target, (dict, list, tuple)):
+        return target
+    return {f"{name}": to_state_dict(value) for name, value in parts.items() if not callable(value) and name != "tx"}
+
+
+def from_state_dict(target: Any, state: Any) -> Any:
+    """Return a tree like another one, of what such dicts hold.
+
+    Raises:
+        ArgumentError: they hold other names.
+    """
+    known: Any = to_state_dict(target)
+    if known is target and not isinstance(target, dict):
+        return state
+    if sorted(known) != sorted(state):
+        raise ArgumentError(
+            f"from_state_dict: names differ: got {sorted(state)}, of {sorted(known)}; give what was kept"
+        )
+    parts = fields_of(target)
+    return with_fields(
+        target, {n: from_state_dict(v, state[f"{n}"]) if f"{n}" in state else v for n, v in parts.items()}
+    )
+
+
+def to_bytes(target: Any) -> bytes:
+    """Return the leaves of a tree as bytes of a file of NumPy's."""
+    file = io.BytesIO()
+    np.savez(file, *pytree.leaves(to_state_dict(target)))
+    return file.getvalue()
+
+
+def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
+    """Return a tree like another one of such bytes."""
+    with np.load(io.BytesIO(encoded_bytes)) as kept:
+        leaves = [asarray(kept[name]) for name in kept.files]
+    return from_state_dict(target, pytree.unflatten(pytree.structure(to_state_dict(target)), leaves))
 
 
 # --- Losses

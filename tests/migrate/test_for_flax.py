@@ -9,7 +9,7 @@ import pytest
 
 import afx
 from afx.errors import ArgumentError
-from afx.migrate import for_flax, for_jax, for_optax, for_trees, migrate_source
+from afx.migrate import for_flax, for_jax, for_optax, for_trees, migrate_source, optax_trees
 
 RNG = np.random.default_rng(0)
 
@@ -226,6 +226,11 @@ BESIDE: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
         )(3),
         ((CARRY, 2 * CARRY), SEQUENCE),
     ),
+    "scan of layers": (
+        lambda nn: stacked(nn, {**OWN, "in_axes": (1, nn.broadcast)})(3),
+        (CARRY, SEQUENCE, SEQUENCE[:, 0]),
+    ),
+    "scan without sequences": (lambda nn: tower(nn), (SEQUENCE,)),
     "scan from the end": (lambda nn: stacked(nn)(3), (CARRY, SEQUENCE, SEQUENCE.swapaxes(0, 1))),
     "Bidirectional": (lambda nn: nn.Bidirectional(nn.RNN(nn.GRUCell(3)), nn.RNN(nn.GRUCell(2))), (SEQUENCE,)),
     "Sequential": (lambda nn: nn.Sequential([nn.Dense(3), nn.relu, nn.Dense(2)]), (SEQUENCE,)),
@@ -235,7 +240,11 @@ BESIDE: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
 }
 
 
-def stacked(nn: Any) -> Any:
+SHARED: dict[str, Any] = {"variable_broadcast": "params", "split_rngs": {"params": False}, "in_axes": (1, 0)}
+OWN: dict[str, Any] = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}}
+
+
+def stacked(nn: Any, options: dict[str, Any] = SHARED) -> Any:
     """Return a class whose steps have layers of their own, of two sequences from the end."""
 
     class Step(nn.Module):  # type: ignore[misc]  # of two libraries
@@ -246,13 +255,29 @@ def stacked(nn: Any) -> Any:
             z = nn.Dense(self.features)(x) + nn.Dense(self.features)(y) * carry
             return z, {"z": z, "square": z**2}
 
-    return nn.scan(Step, variable_broadcast="params", split_rngs={"params": False}, in_axes=(1, 0), reverse=True)
+    return nn.scan(Step, reverse=True, **options)
 
 
-def test_scans_share_parameters() -> None:
-    """What gives each place its own is refused."""
-    with pytest.raises(ArgumentError, match="scan: places share parameters"):
-        for_flax.scan(for_flax.Dense, variable_axes={"params": 0}, split_rngs={"params": True}, length=3)
+def tower(nn: Any) -> Any:
+    """Return a module of three equal blocks, whose parameters are stacked below the name of the scan."""
+
+    class Block(nn.Module):  # type: ignore[misc]  # of two libraries
+        @nn.compact
+        def __call__(self, x: Any, _: Any) -> Any:
+            return x + nn.Dense(x.shape[-1])(nn.LayerNorm()(x)), None
+
+    class Tower(nn.Module):  # type: ignore[misc]
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            return nn.Dense(2)(nn.scan(Block, length=3, **OWN)()(x, None)[0])
+
+    return Tower()
+
+
+def test_scans_are_of_parameters() -> None:
+    """Other variables that each place has are refused."""
+    with pytest.raises(ArgumentError, match="scan: variables are parameters"):
+        for_flax.scan(for_flax.BatchNorm, variable_axes={"params": 0, "batch_stats": 0}, length=3)
 
 
 @pytest.mark.parametrize("name", BESIDE)
@@ -351,12 +376,12 @@ def test_dicts_are_flat_and_kept() -> None:
     params = layer.init(afx.random.key(0), np.ones((1, 3)))["params"]
     state = for_flax.TrainState.create(apply_fn=layer.apply, params=params, tx=for_optax.adam(0.1))
     after = state.apply_gradients(grads=params)
-    kept = for_flax.to_state_dict(after)
+    kept = optax_trees.to_state_dict(after)
     assert sorted(kept) == ["opt_state", "params", "step"]
-    for again in (for_flax.from_state_dict(state, kept), for_flax.from_bytes(state, for_flax.to_bytes(after))):
+    for again in (optax_trees.from_state_dict(state, kept), optax_trees.from_bytes(state, optax_trees.to_bytes(after))):
         assert afx.pytree.equal(again.params, after.params)
         assert int(again.step) == 1
         assert again.apply_fn == state.apply_fn
     with pytest.raises(ArgumentError, match="from_state_dict: names differ"):
-        for_flax.from_state_dict(state, {"step": 0})
+        optax_trees.from_state_dict(state, {"step": 0})
     np.testing.assert_array_equal(for_flax.onehot(np.array([1, 0]), 2, 2.0, -1.0), [[-1, 2], [2, -1]])
