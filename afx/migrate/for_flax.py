@@ -609,7 +609,7 @@ def scan(
         def __call__(self, carry: Any, *xs: Any) -> Any:
             scope, axes = SCOPES[-1], each(len(xs), in_axes)
             columns = [None if k is broadcast else move(x, (k, 0)) for x, k in zip(xs, axes, strict=True)]
-            own = scope.level("params") if has_own else None
+            own: Any = scope.level("params") if has_own else None
 
             def step(carry: Any, place: Any) -> Any:
                 parameters, row = place

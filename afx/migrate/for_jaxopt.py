@@ -1,4 +1,4 @@
-"""Solvers of jaxopt, diffrax and `jax.scipy` on afx's: what they find is the same, the way to it and its steps are afx's."""
+"""Solvers of jaxopt, diffrax and `jax.scipy` on afx's: what they find is the same, the way to it is afx's; sparse matrices."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from afx.ops.linalg.norms import norm
 from afx.ops.manipulation.join import stack
 from afx.transforms.compile.jit import jit
 from afx.transforms.derivatives.grad import grad, value_and_grad as slopes_of
+from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vmap import vmap
 
-__all__ = ["OptStep", "Solver", "projection_non_negative"]
+__all__ = ["BCOO", "OptStep", "Solver", "projection_non_negative"]
 
 # jaxopt's solvers, and afx's with its method
 _KINDS = """AndersonAcceleration FixedPointIteration: fixed_point
@@ -560,3 +561,60 @@ def minimize(
         x=found.x, fun=found.value, jac=found.gradient, success=found.converged, nit=found.iterations,
         status=1 - asarray(found.converged).astype(np.int64),
     )  # fmt: skip
+
+
+# --- Sparse matrices of `jax.experimental.sparse`
+
+sparsify: Callable[..., Any] = same  # operators take them as they are
+
+
+@attrs.frozen(eq=False, repr=False, init=False)
+class BCOO(SparseMatrix):
+    """A matrix as the list of its entries, by JAX's names: ``BCOO((data, indices), shape=(rows, columns))``.
+
+    >>> BCOO.fromdense(np.array([[0.0, 2.0]])) @ np.ones(2)
+    Array([2.], dtype=float64)
+    """
+
+    def __init__(self, args: Any = None, *, shape: Any, values: Any = None, indices: Any = None, **_: Any) -> None:
+        data, places = (values, indices) if args is None else args
+        super().__init__(asarray(data), asarray(places), tuple(shape))
+
+    @classmethod
+    def fromdense(cls, mat: Any, **_: Any) -> BCOO:
+        """Return the elements of a known matrix that are not 0."""
+        places = np.argwhere(np.asarray(mat) != 0)
+        return cls((asarray(mat)[tuple(places.T)], places), shape=mat.shape)
+
+    @property
+    def data(self) -> Array:
+        """The entries."""
+        return self.values
+
+    @property
+    def nse(self) -> int:
+        """How many there are."""
+        return self.nnz
+
+    @property
+    def dtype(self) -> Any:
+        """That of the entries."""
+        return self.values.dtype
+
+    @property
+    def T(self) -> BCOO:  # NumPy's name
+        """The transpose, whose entries keep their order."""
+        return BCOO((self.values, self.indices[:, ::-1]), shape=self.shape[::-1])
+
+    def transpose(self) -> BCOO:
+        """Return it."""
+        return self.T
+
+    def sum(self) -> Array:
+        """Return the sum of all entries."""
+        return self.values.sum()
+
+
+def eye(N: int, M: int | None = None, dtype: Any = float, **_: Any) -> BCOO:
+    """Return the sparse unit matrix."""
+    return BCOO.fromdense(np_.eye(N, M, dtype=asarray(0.0, dtype).dtype))

@@ -112,6 +112,7 @@ jax.scipy.signal: afx.signal
 jax.scipy.special: afx.special
 jax.scipy.stats: afx.stats
 diffrax optimistix jaxopt jaxopt.implicit_diff jaxopt.loss jaxopt.objective jaxopt.projection jaxopt.prox: afx.migrate.for_jaxopt
+jax.experimental.sparse: afx.migrate.for_jaxopt
 jaxtyping: jaxtyping
 optax optax.contrib optax.schedules optax.transforms: afx.migrate.for_optax
 flax.serialization jaxopt.tree_util optax.losses optax.projections optax.tree optax.tree_utils: afx.migrate.optax_trees

@@ -356,3 +356,32 @@ def test_events_are_diffraxs() -> None:
         event = for_jaxopt.Event(lambda t, y, _, w=is_number: y if w else y < 0, finder)
         with pytest.raises(ArgumentError, match="Event: steps are afx's own: give a root_finder"):
             for_jaxopt.diffeqsolve(lambda t, y, _: -1.0, for_jaxopt.Tsit5(), 0.0, 2.0, 0.1, 1.0, event=event)
+
+
+SPARSE = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import sparse
+from jax.experimental.sparse import BCOO
+
+dense = jnp.array([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+m = BCOO.fromdense(dense)
+twice = BCOO((jnp.array([1.0, 2.0, 4.0]), jnp.array([[2, 0], [0, 1], [2, 0]])), shape=(3, 2))
+seen = [m.data, m.indices, m.T.indices, twice.todense(), (m / 2.0 + m).todense(), (-m).T.todense(), sparse.eye(2).todense()]
+seen += [jax.jit(lambda a, v: a @ v)(m, jnp.arange(3.0)), sparse.sparsify(lambda v, a: v @ a)(jnp.ones(2), m)]
+seen += [jax.grad(lambda w: ((BCOO((w, m.indices), shape=m.shape) @ dense.T) ** 2).sum())(m.data), m.sum()]
+sizes = m.nse, m.shape, m.dtype.name, m.transpose().shape
+"""
+
+
+def test_sparse_matrices_are_jaxs() -> None:
+    """Entries, products, sums, multiples and derivatives by them."""
+    pytest.importorskip("jax", reason="the reference is JAX's")
+    source, remarks = migrate_source(SPARSE, "jax")
+    names: list[dict[str, Any]] = [{}, {}]
+    for text, own in zip((SPARSE, source), names, strict=True):
+        exec(text, own)
+    assert not remarks
+    assert names[0]["sizes"] == names[1]["sizes"]
+    for want, found in zip(names[0]["seen"], names[1]["seen"], strict=True):
+        np.testing.assert_allclose(found, np.asarray(want), rtol=1e-6)

@@ -137,7 +137,7 @@ LEFT = {
     "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax": r"config\.update\(.jax_enable_x64., True\)",
     "import optax\no = optax.adafactor(0.1)": r"those of float32",
     "import jax.scipy.linalg as jsl\nx = jsl.inv(a, True)": r"afx's takes 1 by place",
-    "from jax.experimental import sparse\nm = sparse.BCOO.fromdense(x)": r"afx\.sparse\.Csr\.from_entries",
+    "from jax.experimental import sparse\nm = sparse.BCSR.fromdense(x)": r"afx\.sparse\.Csr\.from_entries",
     "import jaxopt\ns = jaxopt.BlockCoordinateDescent(f)": r"afx has nothing of this name|has no attribute",
     "from jax.experimental import io_callback": r"jax\.pure_callback",
     "import optax\nif hasattr(optax, 'privacy'):\n    f()": r"afx has no such name",
