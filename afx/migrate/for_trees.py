@@ -22,6 +22,7 @@ from afx.ops.creation.creation import asarray, zeros
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import concat
 from afx.pytree import nodes, treedef as treedefs
+from afx.transforms.derivatives import grad as derivatives
 
 __all__ = ["KEYED", "Partial", "put", "tree_flatten", "tree_map"]
 
@@ -520,3 +521,36 @@ def assert_trees_all_close(*trees: Any, rtol: float = 1e-6, atol: float = 0.0) -
 def assert_trees_all_equal(*trees: Any) -> None:
     """Check that trees have one structure, and the same numbers."""
     assert_trees_all_close(*trees, rtol=0.0)
+
+
+# --- Derivatives by trees that hold whole numbers and truth values
+
+float0: Any = np.dtype(np.bool_)  # of derivatives by these: one that `jit` returns, and that no other derivative has
+
+
+def value_and_grad(fun: Any, *args: Any, allow_int: bool = True, **options: Any) -> Any:
+    """Return a function to values and derivatives, those by whole numbers of `float0`.
+
+    >>> value_and_grad(lambda tree: 2.0 * tree[0], allow_int=True)((3.0, np.arange(2)))[1][1].shape
+    (2,)
+    """
+    del allow_int
+    slopes: Any = derivatives.value_and_grad  # of any function
+    found = slopes(fun, *args, **options)
+
+    def run(*xs: Any, **kwargs: Any) -> Any:
+        value, grads = found(*xs, **kwargs)
+        return value, pytree.map(lambda g: g if g.dtype.kind in "fc" else zeros(g.shape, float0), grads)
+
+    return run
+
+
+def grad(fun: Any, *args: Any, has_aux: bool = False, **options: Any) -> Any:
+    """Return a function to these derivatives, and what else the function returns."""
+    both = value_and_grad(fun, *args, has_aux=has_aux, **options)
+
+    def run(*xs: Any, **kwargs: Any) -> Any:
+        value, grads = both(*xs, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return run

@@ -21,12 +21,18 @@ _BY_KEYWORD = """size argwhere extract flatnonzero intersect1d nonzero setdiff1d
 total_repeat_length.repeat: repeat
 length.bincount: bincount
 where.logsumexp: logsumexp
+allow_int.grad: grad
+allow_int.value_and_grad: value_and_grad
 axis_name.vmap: vmap"""
 BY_KEYWORD = by_name(_BY_KEYWORD)
-NAMED = {"vmap": "afx.migrate.for_lax.vmap"}  # of another module than for_jax
+NAMED = {  # of another module than for_jax
+    "grad": "afx.migrate.for_trees.grad",
+    "value_and_grad": "afx.migrate.for_trees.value_and_grad",
+    "vmap": "afx.migrate.for_lax.vmap",
+}
 # keywords that change no number
 IDLE = (
-    "allow_int check_finite compiler_options device donate_argnames impl indices_are_sorted inline is_stable keep_unused "
+    "check_finite compiler_options device donate_argnames impl indices_are_sorted inline is_stable keep_unused "
     "lapack_driver out_sharding overwrite_a overwrite_b precision unique_indices"
 )
 # arguments of JAX's from a place on that afx takes by name, and the functions
@@ -134,6 +140,7 @@ jax.config jax.config.config: afx.migrate.for_jax.config
 jax.debug.callback: afx.migrate.for_jax.callback
 jax.typing.DTypeLike: numpy.typing.DTypeLike
 jax.debug.print: afx.debug.print
+jax.dtypes.float0: afx.migrate.for_trees.float0
 jax.flatten_util.ravel_pytree: afx.migrate.for_trees.ravel_pytree
 jax.image.resize: afx.migrate.for_lax.resize
 jax.jacobian: afx.jacrev
@@ -453,11 +460,14 @@ class JaxMigration(Migration):
         random = [(n, name[11:]) for n, name in named if name.startswith("jax.random.")]
         draws = [n for n, name in random if name not in OF_KEYS.split()]
         draws = draws or [n for n, name in random if name in ("PRNGKey", "key")]  # of layers, which draw
+        is_single = self.bound and b"enable_x64" not in b"".join(self.lines).lower()
+        wide: list[Any] = [n for n in ast.walk(tree) if _tells_width(n, self._name_of)] if is_single else []
         for those, advice in (
+            (wide, "integers have 64 bits, JAX's 32 without jax_enable_x64: write x.astype(np.int32) where that shows"),
             (small, "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"),
             (draws, "draws from afx's own stream: other numbers than JAX's of that key"),
         ):
-            self.remarks.extend([Remark(n.lineno, ast.unparse(n), advice) for n in those[:1]])
+            self.remarks.extend([Remark(n.lineno, ast.unparse(n)[:80], advice) for n in those[:1]])
         super().begin(tree)
 
     def _check_keywords(
@@ -571,6 +581,24 @@ class JaxMigration(Migration):
                 if default is not None:
                     text = f'object.__setattr__({owner}, "{part.target.id}", {ast.unparse(default)})\n'
                     self.edits.append(Edit(start, start, text + " " * first.col_offset))
+
+
+def _tells_width(node: ast.AST, name_of: Callable[[ast.expr], str]) -> bool:
+    """Tell whether an expression shows a dtype or a number of bytes, asks for integers, or computes beyond 32 bits."""
+    match node:
+        case ast.Call(func=ast.Name(id="print" | "repr" | "str")) | ast.FormattedValue():
+            return any(getattr(n, "attr", "") in ("dtype", "itemsize", "nbytes") for n in ast.walk(node))
+        case ast.Compare():
+            return bool(re.search(r"dtype\b.*\bu?int", ast.unparse(node)))
+        case ast.BinOp(left=left, op=ast.LShift()):
+            return not isinstance(left, ast.Constant)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            sides = [getattr(side, "value", 0) for side in (left, right)]
+            return any(isinstance(x, int) and abs(x) >= 2**24 for x in sides)
+        case ast.Attribute():
+            return name_of(node) in ("jax.numpy.int64", "jax.numpy.uint64")
+        case _:
+            return False
 
 
 def _values_in(node: ast.AST) -> list[ast.expr]:

@@ -554,3 +554,54 @@ def test_names_of_laws_are_imported_from_them() -> None:
     np.testing.assert_allclose(names["x"], -1.0439385332 + 0.6914624613, rtol=1e-6)
     source = "import jax.numpy as jnp\ny = x.astype(int)\nz = batch['y']\n"
     assert (remarks, migrate_source(source, "jax")[0].splitlines()[2]) == ([], "z = batch['y']")
+
+
+TREES = """
+import jax
+import jax.numpy as jnp
+
+tree = {"w": jnp.ones(3), "n": jnp.arange(3), "on": jnp.array(True)}
+
+def loss(tree, x):
+    return jnp.sum(tree["w"] * x * tree["n"]), tree["n"]
+
+@jax.jit
+def step(tree):
+    (value, n), grads = jax.value_and_grad(loss, has_aux=True, allow_int=True)(tree, 2.0)
+    return value, n, jax.tree.map(lambda p, g: p if g.dtype == jax.dtypes.float0 else p - 0.1 * g, tree, grads)
+
+value, n, after = step(tree)
+grads, aux = jax.grad(loss, has_aux=True, allow_int=True)(tree, 2.0)
+seen = [value, n, aux, after["w"], after["n"], after["on"], grads["w"]]
+are = [grads[name].dtype == jax.dtypes.float0 for name in ("w", "n", "on")]
+shapes = [grads[name].shape for name in ("w", "n", "on")]
+"""
+
+
+def test_derivatives_by_trees_that_hold_integers() -> None:
+    """``allow_int``: those by whole numbers are told by `float0`, and steps leave such leaves alone."""
+    source, remarks = migrate_source(TREES, "jax")
+    names: list[dict[str, Any]] = [{}, {}]
+    for text, own in zip((TREES, source), names, strict=True):
+        exec(text, own)
+    assert remarks == []
+    assert [own["are"] for own in names] == [[False, True, True]] * 2
+    assert names[0]["shapes"] == names[1]["shapes"]
+    for want, found in zip(names[0]["seen"], names[1]["seen"], strict=True):
+        np.testing.assert_allclose(found, np.asarray(want), rtol=1e-6)
+        assert found.dtype.kind == want.dtype.kind
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("print(jnp.arange(3).dtype)", 1), ("assert jnp.arange(3).dtype == jnp.int32", 1), ("y = f'{x.nbytes}'", 1),
+        ("y = (x * 1103515245 + 12345) % 2147483648", 1), ("y = x << 13", 1), ("y = jnp.zeros(3, jnp.int64)", 1),
+        ("y = jnp.arange(3) * 31 + x[0] * (1 << 4)", 0), ("y = jnp.zeros(3, x.dtype)", 0),
+        ("assert x.dtype == jnp.float32", 0), ("jax.config.update('jax_enable_x64', True)\nprint(x.dtype)", 0),
+    ],
+)  # fmt: skip
+def test_integers_of_64_bits_are_told_where_they_show(line: str, count: int) -> None:
+    """In programs without ``jax_enable_x64``, where JAX's have 32: dtypes that are shown, and numbers beyond."""
+    _, remarks = migrate_source(f"import jax\nimport jax.numpy as jnp\n{line}\n", "jax")
+    assert sum("64 bits" in remark.advice for remark in remarks) == count
