@@ -461,7 +461,7 @@ class JaxMigration(Migration):
         draws = [n for n, name in random if name not in OF_KEYS.split()]
         draws = draws or [n for n, name in random if name in ("PRNGKey", "key")]  # of layers, which draw
         is_single = self.bound and b"enable_x64" not in b"".join(self.lines).lower()
-        wide: list[Any] = [n for n in ast.walk(tree) if _tells_width(n, self._name_of)] if is_single else []
+        wide: list[Any] = [n for n in ast.walk(tree) if is_single and _tells_width(n, self._name_of)]
         for those, advice in (
             (wide, "integers have 64 bits, JAX's 32 without jax_enable_x64: write x.astype(np.int32) where that shows"),
             (small, "computes in float32 under x64 (of integers quotients and means): agrees to the tolerance"),
