@@ -286,7 +286,14 @@ def _abstract(*avals: Aval, loop: WhileLoop) -> tuple[Aval, ...]:
 
 
 def _append_tangents(loop: WhileLoop, xs: Sequence[Any], ts: Sequence[Any], consts: Sequence[bool]) -> list[Any]:
-    """Return the operands of the loop with tangents."""
+    """Return the operands of `jvp_loop`: constants and the carry, each followed by the tangents it has.
+
+    Args:
+        loop: the loop.
+        xs: its operands.
+        ts: their tangents, None for one that is zero.
+        consts: of each constant of the step, whether it has a tangent.
+    """
     of_test, of_body, carry = loop.parts(xs)
     _, t_body, t_carry = loop.parts(ts)
     pairs = [(x, t) for x, t, m in zip(of_body, t_body, consts, strict=True) if m]

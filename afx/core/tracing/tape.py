@@ -107,6 +107,7 @@ class Tape(Trace):
         return self._emit(None, (), None, (), NO_PARAMS, self._lift(x))
 
     def _lift(self, x: Any) -> Any:
+        """Return an input's value: a tracer of an outer trace, so that not all values are bare ones, or a NumPy value."""
         if isinstance(x, Tracer):
             self.is_ground = False
             return x
@@ -147,7 +148,7 @@ class Tape(Trace):
         rules = p.derivative
         if rules.vjps is None:
             return to_array(z)
-        reads = rules.reads[0]
+        reads = rules.reads[0]  # bits: 1 for the output, 2 for the operand
         entries = self.entries
         t = _new(TapeTracer)
         t._trace = self
@@ -181,6 +182,7 @@ class Tape(Trace):
         rules = p.derivative
         if rules.vjps is None:
             return to_array(z)
+        # bits: 1 for the output, 2 for x, 4 for y
         reads = (rules.reads[0] if i >= 0 else 0) | (rules.reads[1] if j >= 0 else 0)
         if reads & 2:
             if isinstance(x, np.ndarray):
@@ -253,7 +255,7 @@ class Tape(Trace):
             self.has_selections = True
         elif p.masking.mask is not None:
             self.has_choices = True
-        reads = p.derivative.reads[0]
+        reads = p.derivative.reads[0]  # bits: 1 for the output, 2 for the operand
         return self._emit(p, (x._index,), z if reads & 1 else None, (value if reads & 2 else None,), params, z)
 
     def stand_in(self, p: Primitive, params: dict[str, Any], x: Any, value: Any) -> TapeTracer:

@@ -46,8 +46,8 @@ class SharedResult:
         self._memory = memory
         self._layout = layout
         self._tag = tag
-        self._for_all = part is None
-        self._block = self._choose() if part is None else None
+        self._goes_to_all = part is None
+        self._block = self._choose() if self._goes_to_all else None  # None too where none is free
         self.is_seen_by_all: bool = self._block is not None
         self.is_refused: bool = False
         self.buffers: list[Ndarray]
@@ -68,7 +68,7 @@ class SharedResult:
             ArgumentError: a rank found what cannot be added.
         """
         is_refused = self.is_refused
-        if self._for_all:
+        if self._goes_to_all:  # then all of them refuse where one does
             is_refused = not self._memory.meet(self._layout.nbytes, self._tag, int(not is_refused))
         if is_refused:
             refuse_unequal()

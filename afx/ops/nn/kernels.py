@@ -529,7 +529,7 @@ def _choose_band(groups: int, room: Shape, kernel: Shape, out: Shape) -> Any:
 def convolving(
     x: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int, xp: Arrays = NUMPY
 ) -> Into:
-    """Return what writes the cross-correlation, ``(z, x, kernel)``; kernels are float[*window, channels/groups, out]."""
+    """Return ``write(z, x, kernel)`` of the cross-correlation; kernels are float[*window, channels/groups, out]."""
     room = roomy_shape(x.shape, padding)
 
     def by_windows(z: Any, x: Any, kernel: Any) -> None:
@@ -571,7 +571,7 @@ def convolving(
 def summing_kernel(
     x: Aval, ct: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int, xp: Arrays = NUMPY
 ) -> Into:
-    """Return what writes the transpose by the kernel, ``(z, x, ct)``."""
+    """Return ``write(z, x, ct)`` of the transpose by the kernel: its cotangent."""
     room = roomy_shape(x.shape, padding)
 
     def by_windows(z: Any, x: Any, ct: Any) -> None:
@@ -622,7 +622,7 @@ def _sum_rows(xp: Arrays, strips: Any, matrix: Any, rows: Any, cts: Any, stride:
 def summing_input(
     ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int, xp: Arrays = NUMPY
 ) -> Into:
-    """Return what writes the transpose by the input, ``(z, ct, kernel)``."""
+    """Return ``write(z, ct, kernel)`` of the transpose by the input: its cotangent."""
     room = roomy_shape(z.shape, padding)
 
     def by_places(z: Any, ct: Any, kernel: Any) -> None:
@@ -662,7 +662,7 @@ def _write_with_room(xp: Arrays, z: Any, padding: Pairs, write: Callable[[Any], 
 def _summing_input_by_rows(
     xp: Arrays, ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, otherwise: Into
 ) -> Into:
-    """Return what does it by band matrices of the last axis, and otherwise where zeros would spread inf or nan."""
+    """Return `summing_input` by band matrices of the last axis, which leaves infinities, nan and odd memory to ``otherwise``."""
     room, lead = roomy_shape(z.shape, padding), (stride[:-1], ((0, 0),) * (len(stride) - 1), dilation[:-1])
     prepared = xp.prepare(lambda: row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False))
     bands = (*kernel.shape[:-3], math.prod(room[-2:]), math.prod(ct.shape[-2:]))
@@ -697,7 +697,10 @@ def _summing_input_by_rows(
 def _summing_input_by_band(
     xp: Arrays, ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, otherwise: Into
 ) -> Into:
-    """Return what does it by the band matrix of whole examples, and otherwise where zeros would spread inf or nan."""
+    """Return `summing_input` by the band matrix of whole examples, which leaves infinities, nan and odd memory to ``otherwise``.
+
+    The zeros of a band times inf or nan would be nan.
+    """
     room = roomy_shape(z.shape, padding)
 
     def make() -> tuple[Any, ...]:
@@ -712,7 +715,9 @@ def _summing_input_by_band(
             return
         matrix, places, inner = prepared()
         xp.copy(places, kernel)
-        rows = inner.reshape(math.prod(z.shape[1:]), matrix.shape[1])  # without padding: a copy where there is some
+        rows = inner.reshape(
+            math.prod(z.shape[1:]), matrix.shape[1]
+        )  # a view of the matrix, or where there is padding a copy
         xp.multiply(ct.reshape(room[0], -1), rows.T, z.reshape(room[0], -1))
 
     return by_band
