@@ -220,12 +220,18 @@ def _row_major(var: Var) -> tuple[int, ...]:
 
 
 def _try_view(eq: Equation, values: dict[int, BufferedValue], samples: dict[int, Any]) -> bool:
-    """Enter the output of an equation that may be a view of its operand, if it is."""
+    """Enter the output of an equation that may be a view of its operand, if it is: it is tried on memory of the same layout.
+
+    Args:
+        eq: the equation.
+        values: how variables lie in memory, to which the output is added.
+        samples: of variables with known strides, an array that lies like them.
+    """
     p, source = eq.primitive, eq.inputs[0] if eq.inputs else None
     if p.multiple_results or not isinstance(source, Var):
         return False
     out, of = eq.outputs[0], values[source.index]
-    if of.strides is None:
+    if of.strides is None:  # it is known to each run, which makes the view
         values[out.index] = BufferedValue("view", of.root, out.aval.nbytes, None, None, False, False)
         return True
     sample = samples.get(source.index)

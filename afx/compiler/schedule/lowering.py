@@ -424,6 +424,7 @@ class _Lowering:
             )
 
     def _view(self, eq: Equation, out: Var, number: int) -> None:
+        """Add a view: one of a constant or of the arena is made once, others in each run, and let go with their root."""
         source = eq.inputs[0]
         assert isinstance(source, Var)
         value, view = self.assigned.values[out.index], self.buffer(out)

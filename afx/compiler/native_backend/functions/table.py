@@ -85,9 +85,8 @@ def keep_needed(values: Sequence[Value], wanted: Sequence[int]) -> tuple[tuple[V
     """
     needed = set(wanted)
     for k in reversed(range(len(values))):
-        value = values[k]
-        if k in needed and isinstance(value, Op):
-            needed |= set(value.args)
+        if k in needed:
+            needed |= set(values[k].args)
     numbers = {k: n for n, k in enumerate(sorted(needed))}
     kept = [values[k] for k in numbers]
     moved = [attrs.evolve(v, args=tuple([numbers[k] for k in v.args])) if isinstance(v, Op) else v for v in kept]

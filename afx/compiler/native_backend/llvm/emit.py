@@ -37,7 +37,7 @@ from afx.compiler.native_backend.llvm.reductions import (
 from afx.compiler.native_backend.llvm.strips import emit_first, emit_indexed, emit_refusal, emit_search, emit_words
 from afx.compiler.native_backend.llvm.team import KernelEntry, Team
 from afx.compiler.native_backend.llvm.writer import Addresses, Flags, Writer, as_pointers
-from afx.compiler.native_backend.program.elements import Load, UfuncLoop
+from afx.compiler.native_backend.program.elements import UfuncLoop
 from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.leaves import COMBINING, Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.loops import BlockLoop, Choice, Loop
@@ -259,12 +259,12 @@ def emit_programs(programs: Sequence[Program], layout: Addresses, limits: Native
 
 
 def end_module(w: Writer, programs: Sequence[Program]) -> str:
-    """Return the text of a module whose first line says which of LLVM's passes it needs."""
+    """Return the text of a module; where passes of LLVM run, the first line names them and functions are inlined."""
     text = w.text()
     passes = choose_passes(programs, len(text), w.limits)
     if not passes:
         return text
-    w.join()
+    w.mark_inline()
     return f"{passes}\n{w.text()}"
 
 
@@ -447,7 +447,7 @@ def _is_read_whole(block: Block, product: UfuncCall) -> bool:
     out, row, steps = product.operands[-1].root, product.sizes[-1], block.steps
     for step in steps[steps.index(product) + 1 :]:
         if isinstance(step, Nest):
-            reads = [v.ref for v in step.values if isinstance(v, Load) and v.ref.root == out]
+            reads = [ref for ref in step.loads.values() if ref.root == out]
             if reads:
                 return bool(step.space) and step.space[-1] > row and all(ref.strides[-1] == ref.size for ref in reads)
         elif out in step.touched:

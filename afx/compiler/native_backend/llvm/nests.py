@@ -43,7 +43,7 @@ from afx.compiler.native_backend.llvm.reductions import (
 )
 from afx.compiler.native_backend.llvm.strips import SINGLE_LANES, Extent, Lines, call_on_strip
 from afx.compiler.native_backend.llvm.writer import Flags, Writer
-from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop
+from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop, Value
 from afx.compiler.native_backend.program.leaves import Nest
 from afx.compiler.target import NativeTarget
 from afx.core.scalar_ops import scalar_op
@@ -91,7 +91,7 @@ def group_rows(nest: Nest, limits: NativeTarget) -> list[RowGroups]:
     """Return groups of the rows of a nest, larger ones first; none where rows are better taken one by one."""
     if len(nest.space) < 2 or nest.folds or (nest.is_cut and len(nest.space) == 2) or not nest.operations:
         return []
-    if any(isinstance(op.name, UfuncLoop) for op in nest.operations) or not _are_in_groups(nest, limits):
+    if any(op.is_loop for op in nest.operations) or not _are_in_groups(nest, limits):
         return []
     sizes = [int(value.dtype[1:]) for value in nest.values]
     (count, length), lanes, row_groups = nest.space[-2:], limits.vector_bytes // max(sizes), list[RowGroups]()
@@ -112,7 +112,7 @@ def group_rows(nest: Nest, limits: NativeTarget) -> list[RowGroups]:
 def _are_in_groups(nest: Nest, limits: NativeTarget) -> bool:
     """Tell whether results lie row behind row, and operands too, or are the same in every row or column."""
     stored = {ref.root for _, ref in nest.stores}
-    repeated = [v.ref for v in nest.values if isinstance(v, Load) and not _is_dense(v.ref, nest)]
+    repeated = [ref for ref in nest.loads.values() if not _is_dense(ref, nest)]
     return all(_is_dense(ref, nest) for _, ref in nest.stores) and all(
         ref.root not in stored
         and ref.size in REPEATED_BYTES
@@ -130,7 +130,7 @@ def emit_groups(
     w: Writer, nest: Nest, groups: RowGroups, turns: int, pointers: Sequence[str], leave: Leave | None
 ) -> None:
     """Add a loop over so many groups of rows; pointers are those of the operands' first elements."""
-    refs = {k: v.ref for k, v in enumerate(nest.values) if isinstance(v, Load)}
+    refs = nest.loads
     w.lanes = groups.lanes
     columns = range(groups.vectors)
     repeated = {
@@ -196,7 +196,7 @@ def turned_axis(nest: Nest, limits: NativeTarget) -> int | None:
     away = [ref for ref in loads if ref.strides and ref.strides[-1] not in (0, ref.size)]
     if nest.folds or not away or len(nest.operations) > limits.turn_max_operations or lanes < 2:
         return None
-    if any(isinstance(op.name, UfuncLoop | Fast) for op in nest.operations):
+    if any(op.is_call for op in nest.operations):
         return None
     axes = [k for k, s in enumerate(away[0].strides[:-1]) if s == away[0].size]
     is_even = len(away) == len(loads) or nest.space[-1] % lanes == 0
@@ -211,7 +211,7 @@ def turned_axis(nest: Nest, limits: NativeTarget) -> int | None:
 def emit_turned(w: Writer, nest: Nest, axis: int, pointers: Sequence[str]) -> None:
     """Add what a square of elements takes, which begins at pointers: along an axis, and the last one."""
     lanes = w.lanes = w.limits.turn_bytes // nest.refs[0].size
-    refs = {k: v.ref for k, v in enumerate(nest.values) if isinstance(v, Load)}
+    refs = nest.loads
     rows = dict[int, list[str]]()
     for (k, ref), pointer in zip(refs.items(), pointers, strict=False):
         if ref.strides[-1] not in (0, ref.size):
@@ -263,7 +263,7 @@ class NestEmitter:
         self.w = w
         self.flags = flags
         self.nest = nest
-        functions = sum([isinstance(v, Op) and isinstance(v.name, Fast) for v in nest.values])
+        functions = sum([op.is_function for op in nest.operations])
         self.splits: bool = functions > 1 and bool(nest.space) and nest.space[-1] >= w.limits.split_min_length
         self.levels: list[int] = nest.levels(self._is_apart)
         self.length: int = nest.space[-1] if nest.space else 1
@@ -299,9 +299,7 @@ class NestEmitter:
             ref.strides[-1:] != (_size(ref.dtype),) for ref in refs
         ):
             return -1
-        if vectors * len(operations) > limits.fold_row_max_operations or any(
-            isinstance(op.name, Fast) for op in operations
-        ):
+        if vectors * len(operations) > limits.fold_row_max_operations or any(op.is_function for op in operations):
             return -1
         patterns = {tuple(map(bool, ref.strides[:-1])) for ref in refs}
         kept = sum(min(patterns))
@@ -419,9 +417,9 @@ class NestEmitter:
 
         return (whole, each) if whole else None
 
-    def _is_apart(self, op: Op) -> bool:
+    def _is_apart(self, value: Value) -> bool:
         """Tell whether an operation has a loop of its own over each strip: a call of NumPy, or one of several functions."""
-        return isinstance(op.name, UfuncLoop) or (self.splits and isinstance(op.name, Fast))
+        return value.is_loop or (self.splits and value.is_function)
 
     def _rows(self, pointers: list[str]) -> None:
         """Add the loops over groups of short rows, and over rows that are left."""
@@ -437,7 +435,7 @@ class NestEmitter:
 
     def _row(self, pointers: list[str]) -> None:
         """Add the loops over one row: at once, or strip by strip."""
-        loads = [k for k, v in enumerate(self.nest.values) if isinstance(v, Load)]
+        loads = self.nest.loads
         self.loads = dict(zip(loads, pointers, strict=False))
         self.targets = pointers[len(loads) : len(loads) + len(self.nest.stores)]
         self.sums = self.rows or pointers[len(loads) + len(self.nest.stores) :]
@@ -476,12 +474,14 @@ class NestEmitter:
                 self._inline(level, ops, start, extent)
 
     def _place_strips(self, start: str) -> None:
-        """Choose memory for values that a later level reads: an output where that is dense, else a local strip."""
+        """Choose memory for values that a later level reads: an output where that is dense, else a local strip.
+
+        So are the outputs of calls, at odd levels, from which a loop of the next level stores and folds.
+        """
         values, w = self.nest.values, self.w
         later = {
             k
             for j, value in enumerate(values)
-            if isinstance(value, Op)
             for k in value.args
             if isinstance(values[k], Op) and self.levels[k] < self.levels[j]
         }
@@ -568,7 +568,7 @@ class NestEmitter:
 
     def _lanes(self, ops: list[int], stores: list[int], folds: list[int]) -> int:
         """Return how many elements are computed at once: one where neighbours are not next to each other."""
-        reads = {j for k in ops for j in self._args(k)} | {self.nest.stores[n][0] for n in stores}
+        reads = {j for k in ops for j in self.nest.values[k].args} | {self.nest.stores[n][0] for n in stores}
         reads |= {self.nest.folds[n][0] for n in folds}
         values = [self.nest.values[k] for k in reads]
         loads = [v.ref for v in values if isinstance(v, Load)]
@@ -582,10 +582,6 @@ class NestEmitter:
         dtypes = [self.nest.values[k].dtype for k in (*reads, *ops)]
         widest = max([_size(dtype) // (1 + (dtype[0] == "c")) for dtype in dtypes])
         return min(self.w.limits.vector_max_lanes, self.w.limits.vector_bytes // widest)
-
-    def _args(self, k: int) -> tuple[int, ...]:
-        value = self.nest.values[k]
-        return value.args if isinstance(value, Op) else ()
 
     def _element(
         self, ops: list[int], stores: list[int], folds: list[int], start: str, i: str, lane: int | None = None

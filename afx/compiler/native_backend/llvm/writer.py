@@ -275,11 +275,11 @@ class Writer:
         """Return the module."""
         return "\n".join([*self._declared.values(), *self._functions, ""])
 
-    def join(self) -> None:
-        """Have functions of which there is one call put in its place."""
-        self._functions = [self._joined(text) for text in self._functions]
+    def mark_inline(self) -> None:
+        """Have LLVM put functions with one call in its place."""
+        self._functions = [self._marked(text) for text in self._functions]
 
-    def _joined(self, function: str) -> str:
+    def _marked(self, function: str) -> str:
         head, body = function.split("\n", 1)
         name = head[head.index("@") : head.index("(")]
         if self._calls.get(name) != 1 or "noinline" in head:

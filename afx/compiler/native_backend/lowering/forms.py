@@ -278,7 +278,7 @@ def _operation(b: BlockBuilder, name: str, types: tuple[str, ...]) -> Callable[[
 def _cast_in(b: BlockBuilder, group: Group, k: int, want: str) -> int:
     """Return a value of a group in another dtype, as NumPy casts operands of a ufunc."""
     value = group.values[k]
-    have = value.ref.dtype if isinstance(value, Load) else value.dtype
+    have = value.dtype
     if have == want:
         return k
     if isinstance(value, Number):

@@ -486,9 +486,10 @@ def lower_matmul(b: BlockBuilder, call: Call) -> None:
 def _product(
     b: BlockBuilder, call: Call, x: Location, y: Location, *, axis: int = 0, stops: tuple[int, ...] = ()
 ) -> None:
+    """Add a product of locations; the first tier refuses a large one in one piece, which NumPy then hands to BLAS."""
     out = b.own_buffer(call.outputs[0])
-    core = math.prod((*x.shape[-2:], y.shape[-1]))
-    is_large = len(x.shape) > 1 < len(y.shape) and core > b.limits.product_max_products
+    multiplications = math.prod((*x.shape[-2:], y.shape[-1]))  # of one pair of matrices
+    is_large = len(x.shape) > 1 < len(y.shape) and multiplications > b.limits.product_max_products
     if is_large and not stops and b.tier == 1:
         raise UnsupportedError("a large product, which BLAS's threads compute")
     multiply_into(b, x, y, out, quiet_of(call), axis=axis, stops=stops)

@@ -11,7 +11,7 @@ import attrs
 from afx.compiler.native_backend.llvm.nests import group_rows, is_near
 from afx.compiler.native_backend.llvm.reductions import cut_rows, is_row_reduction
 from afx.compiler.native_backend.lowering.memory import Item, Location, copy_nest, dense, place_memory
-from afx.compiler.native_backend.program.elements import Fast, Load, Number, Op, Ref, UfuncLoop, Value
+from afx.compiler.native_backend.program.elements import Load, Number, Op, Ref, Value
 from afx.compiler.native_backend.program.interface import PARTS
 from afx.compiler.native_backend.program.leaves import Nest, UfuncCall
 from afx.compiler.native_backend.program.loops import Arg, BlockLoop, Body, Loop
@@ -351,10 +351,9 @@ def turn_first(nest: Nest, temporary: Callable[[Shape, str], Location], limits: 
 
     Without, each of many operations would be computed one by one. Few take squares that are turned in registers.
     """
-    far = [(k, v.ref) for k, v in enumerate(nest.values) if isinstance(v, Load) and not _is_near(v.ref, limits)]
-    is_long = len(nest.operations) > limits.turn_max_operations or any(
-        isinstance(op.name, Fast) for op in nest.operations
-    )
+    far = [(k, ref) for k, ref in nest.loads.items() if not _is_near(ref, limits)]
+    operations = nest.operations
+    is_long = len(operations) > limits.turn_max_operations or any(op.is_function for op in operations)
     is_dense = all(ref.strides[-1:] == (ref.size,) for _, ref in nest.stores)
     if not far or not is_long or not is_dense:
         return [nest]
@@ -377,7 +376,7 @@ def fold_apart(nest: Nest, temporary: Callable[[Shape, str], Location], limits: 
     Groups of rows fill vectors where nothing is reduced.
     """
     reduced = {k for k, *_ in nest.folds}
-    if not any(isinstance(op.name, Fast) for op in nest.operations) or not reduced:
+    if not any(op.is_function for op in nest.operations) or not reduced:
         return [nest]
     *_, length = nest.with_merged_axes().space or (0,)
     lanes = limits.vector_bytes // max([ref.size for ref in nest.refs])
@@ -396,7 +395,7 @@ def has_short_calls(nest: Nest, limits: NativeTarget) -> bool:
     """Tell whether a nest would call NumPy's loops for each of many short rows, and is small enough to store what they take."""
     if len(nest.space) < 2 or nest.elements > limits.call_cut_max_elements:
         return False
-    if not any(isinstance(op.name, UfuncLoop) for op in nest.operations):
+    if not any(op.is_loop for op in nest.operations):
         return False
     space = nest.with_merged_axes().space
     return len(space) > 1 and space[-1] < limits.call_row_min_elements
@@ -419,15 +418,14 @@ class _Cut:
 
     def __init__(self, nest: Nest, temporary: Callable[[str], Ref]) -> None:
         self.nest = nest
-        self.levels = nest.levels(lambda op: isinstance(op.name, UfuncLoop))
+        self.levels = nest.levels(lambda value: value.is_loop)
         self._temporary = temporary
         self._memory: dict[int, Ref] = {}
         self._stored: set[int] = set()  # numbers of stores whose memory holds a value from the beginning
         self._later: dict[int, int] = {}  # value that is read from memory to the level that writes it
         for k, value in enumerate(nest.values):
-            if isinstance(value, Op):
-                for arg in value.args:
-                    self._note(arg, k)
+            for arg in value.args:
+                self._note(arg, k)
 
     def _note(self, arg: int, user: int) -> None:
         """Note that a value is stored, where another level than its own reads it, or a call that takes dense memory."""
@@ -454,22 +452,20 @@ class _Cut:
 
     def _place(self, k: int) -> Ref:
         """Return the memory of a value that is read later: where it is stored anyway, or new one."""
-        value = self.nest.values[k]
-        dtype = value.ref.dtype if isinstance(value, Load) else value.dtype
-        loaded = {v.ref.root for v in self.nest.values if isinstance(v, Load)}
+        loaded = {ref.root for ref in self.nest.loads.values()}
         for n, (j, ref) in enumerate(self.nest.stores):
             is_whole = ref.strides == dense(self.nest.space, ref.size) and ref.root not in loaded
             if j == k and is_whole and k not in self._memory:
                 self._stored.add(n)
                 self._memory[k] = ref
         if k not in self._memory:
-            self._memory[k] = self._temporary(dtype)
+            self._memory[k] = self._temporary(self.nest.values[k].dtype)
         return self._memory[k]
 
     def _make(self, ops: list[int], stores: list[tuple[int, Ref]], folds: tuple[tuple[int, str, Ref], ...]) -> Nest:
         """Return a nest of some operations, which reads what others have stored."""
         values, numbers = list[Value](), dict[int, int]()
-        stored = self._memory.keys() - {k for k, _ in stores if isinstance(self.nest.values[k], Load)}
+        stored = self._memory.keys() - (self.nest.loads.keys() & {k for k, _ in stores})
 
         def number(k: int) -> int:
             """Return the number in the new nest of one of this nest's values."""
@@ -581,9 +577,9 @@ def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
     if is_row_reduction(step):
         return [cut_rows(step, limits) if step.elements >= least else step]
-    if isinstance(step, UfuncCall) and step.is_tiled:
-        return [attrs.evolve(step, is_cut=step.parts > 1)]
     if isinstance(step, UfuncCall):
+        if step.is_tiled:
+            return [attrs.evolve(step, is_cut=step.parts > 1)]
         is_long = step.nanoseconds >= least or (step.is_sum_of_products and step.elements >= least)
         return [step.in_chunks(PARTS) if is_long else step]
     if isinstance(step, Loop):

@@ -120,8 +120,37 @@ class Fast(Printable):
     loop: UfuncLoop | None
 
 
+class Element(Printable):
+    """What a nest reads, knows or computes for each point of its space.
+
+    Attributes:
+        name: what computes it, an operation of `afx.compiler.native_backend.llvm.op`, the loop of a ufunc, or a function of
+            the second tier; empty where nothing does.
+        args: positions of the operands.
+    """
+
+    __slots__ = ()
+    name: str | UfuncLoop | Fast = ""
+    args: Shape = ()
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether NumPy's loop computes it."""
+        return isinstance(self.name, UfuncLoop)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether a function of the second tier computes it."""
+        return isinstance(self.name, Fast)
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is no instruction, but a function of NumPy or of the second tier."""
+        return not isinstance(self.name, str)
+
+
 @attrs.frozen(repr=False)
-class Load(Printable):
+class Load(Element):
     """Element read from memory."""
 
     ref: Ref
@@ -137,7 +166,7 @@ class Load(Printable):
 
 
 @attrs.frozen(repr=False)
-class Number(Printable):
+class Number(Element):
     """Constant.
 
     Attributes:
@@ -161,23 +190,12 @@ class Number(Printable):
 
 
 @attrs.frozen(repr=False)
-class Op(Printable):
-    """Operation on earlier values of its nest.
-
-    Attributes:
-        name: an operation of `afx.compiler.native_backend.llvm.op`, the loop of a ufunc, or a function of the second tier.
-        dtype: of the result.
-        args: positions of the operands.
-    """
+class Op(Element):
+    """Operation on earlier values of its nest, whose result has a dtype."""
 
     name: str | UfuncLoop | Fast
     dtype: str
     args: tuple[int, ...]
-
-    @property
-    def is_call(self) -> bool:
-        """Whether it is no instruction, but a function of NumPy or of the second tier."""
-        return not isinstance(self.name, str)
 
     @property
     def loop(self) -> UfuncLoop | None:

@@ -50,7 +50,7 @@ class Nest(Leaf):
 
     def accesses(self) -> list[Access]:
         """Return values that are loaded, stores, folds."""
-        loads = [Access(v.ref, "r") for v in self.values if isinstance(v, Load)]
+        loads = [Access(ref, "r") for ref in self.loads.values()]
         return [*loads, *[Access(ref, "w") for _, ref in self.stores], *[Access(ref, "w") for *_, ref in self.folds]]
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Nest:
@@ -82,24 +82,24 @@ class Nest(Leaf):
         return bool(self.space) and all(ref.strides[0] for *_, ref in self.folds)
 
     @property
+    def loads(self) -> dict[int, Ref]:
+        """The memory that it reads, by the number of the value."""
+        return {k: v.ref for k, v in enumerate(self.values) if isinstance(v, Load)}
+
+    @property
     def operations(self) -> list[Op]:
         """What it computes; nothing, where it copies."""
         return [v for v in self.values if isinstance(v, Op)]
 
-    def levels(self, is_apart: Callable[[Op], bool]) -> list[int]:
+    def levels(self, is_apart: Callable[[Value], bool]) -> list[int]:
         """Return of each value in which loop it is computed: operations at even levels, those that stand apart at odd ones."""
         levels: list[int] = []
         for value in self.values:
-            if not isinstance(value, Op):
-                levels.append(0)
-                continue
             calls = is_apart(value)
-            level = 1 if calls else 0
+            level = int(calls)
             for k in value.args:
-                arg = self.values[k]
-                if isinstance(arg, Op):
-                    odd = is_apart(arg)
-                    level = max(level, levels[k] + (odd != calls) + 2 * (odd and calls))
+                odd = is_apart(self.values[k])
+                level = max(level, levels[k] + (odd != calls) + 2 * (odd and calls))
             levels.append(level)
         return levels
 
@@ -125,7 +125,7 @@ class Nest(Leaf):
     def called_roots(self) -> set[int]:
         """The roots that functions read."""
         called = {k for op in self.operations if op.is_call for k in op.args}
-        return {v.ref.root for k, v in enumerate(self.values) if isinstance(v, Load) and k in called}
+        return {ref.root for k, ref in self.loads.items() if k in called}
 
     def is_written_out(self, limits: NativeTarget) -> bool:
         """Tell whether it copies, is short, or runs over vectors."""

@@ -17,7 +17,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 
-from afx.compiler.native_backend.program.elements import Load, Op, Ref
+from afx.compiler.native_backend.program.elements import Ref
 from afx.compiler.native_backend.program.leaves import Nest, Routine, UfuncCall
 from afx.compiler.native_backend.program.loops import BlockLoop, Control, Loop
 from afx.compiler.native_backend.program.steps import Block, Leaf, Program, Step
@@ -134,7 +134,7 @@ def _of_memory(step: Leaf, ends: Sequence[int]) -> Iterator[str]:
 
 def _of_values(nest: Nest) -> Iterator[str]:
     for k, value in enumerate(nest.values):
-        if isinstance(value, Op) and any(not 0 <= arg < k for arg in value.args):
+        if any(not 0 <= arg < k for arg in value.args):
             yield f"value {k} is made of {value.args}"
     for k, ref in [*nest.stores, *[(k, ref) for k, _, ref in nest.folds]]:
         if not 0 <= k < len(nest.values):
@@ -142,9 +142,9 @@ def _of_values(nest: Nest) -> Iterator[str]:
         elif nest.values[k].dtype != ref.dtype:
             yield f"a value of {nest.values[k].dtype} is stored as {ref.dtype}"
     stored = {ref.root: ref for _, ref in nest.stores}
-    for value in nest.values:
-        if isinstance(value, Load) and stored.get(value.ref.root, value.ref) != value.ref and not nest.folds:
-            yield f"root {value.ref.root} is read elsewhere than it is written"
+    for ref in nest.loads.values():
+        if stored.get(ref.root, ref) != ref and not nest.folds:
+            yield f"root {ref.root} is read elsewhere than it is written"
 
 
 def _of_blocks(step: Control, block: Block, ends: Sequence[int], given: frozenset[int]) -> Iterator[str]:

@@ -396,9 +396,12 @@ class MixedRunner:
         )
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-        """Return the results, or None where NumPy's plan shall run, which finds what is wrong."""
+        """Return the results, or None where NumPy's plan shall run: a call failed, or kernels flush what shall underflow.
+
+        Errors that kernels have met in this thread are told when all have run, so that results stay those of the kernels.
+        """
         idle, kernels_flush, values = self.idle, self._kernels_flush, to_dense(tuple(values))
-        heard = self.warnings.heard
+        met = self.warnings.heard
         if kernels_flush and keeps_underflow():
             return None
         try:
@@ -407,15 +410,15 @@ class MixedRunner:
             run = idle.take_older() or self.executable.bind()
         try:
             results: list[Any] = run(*values) if kernels_flush else run_for(plan, run, values)
-            if heard is not None and getattr(heard, "errors", False):
+            if met is not None and getattr(met, "errors", False):
                 self._count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
             return results
         except (LeaveError, *NUMPY_ERRORS):
             return None
         finally:
-            if heard is not None:
-                heard.__dict__.pop("errors", None)
+            if met is not None:
+                met.__dict__.pop("errors", None)
             if len(idle.recent) < idle.max_sets:
                 idle.recent.append(run)
 

@@ -91,17 +91,24 @@ def variable(w: Writer, kind: str) -> Elements:
 
 
 class Stacks:
-    """The operands of a loop on stacks: sizes of the matrices, and each matrix of every stack in turn."""
+    """The operands of a loop on stacks: sizes of the matrices, and each matrix of every stack in turn.
 
-    def __init__(self, w: Writer, dtypes: Sequence[str], cores: Sequence[int], sizes: int) -> None:
+    Args:
+        w: the writer of the loop.
+        dtypes: of the operands.
+        ranks: how many axes a core array of each operand has: 2 for matrices, 1 for vectors.
+        sizes: how many different lengths these axes have.
+    """
+
+    def __init__(self, w: Writer, dtypes: Sequence[str], ranks: Sequence[int], sizes: int) -> None:
         self.w = w
         self.kind: str = FLOATS[dtypes[0]]
         self._bytes = int(dtypes[0][1:])
         self._count = self._read("%sizes", 0)
         self.sizes: list[Lanes] = [self._read("%sizes", k + 1) for k in range(sizes)]
-        steps = iter([self._read("%steps", k) for k in range(len(cores) + sum(cores))])
-        self._outer = [next(steps) for _ in cores]
-        self._inner = [[next(steps) for _ in range(core)] for core in cores]
+        steps = iter([self._read("%steps", k) for k in range(len(ranks) + sum(ranks))])
+        self._outer = [next(steps) for _ in ranks]
+        self._inner = [[next(steps) for _ in range(rank)] for rank in ranks]
 
     def _read(self, of: str, k: int) -> Lanes:
         return Lanes(self.w, "i64", self.w.let(f"load i64, ptr {self.w.shifted(of, 8 * k)}"))
@@ -150,8 +157,8 @@ def _product(rows: int | None, terms: int, columns: int | None) -> Callable[[Wri
     def emit(w: Writer, dtypes: Sequence[str]) -> None:
         """Multiply stacks: each element is one chain over k."""
         has_rows, has_columns = rows is not None, columns is not None
-        cores = (1 + has_rows, 1 + has_columns, has_rows + has_columns)
-        m = Stacks(w, dtypes, cores, 1 + has_rows + has_columns)
+        ranks = (1 + has_rows, 1 + has_columns, has_rows + has_columns)
+        m = Stacks(w, dtypes, ranks=ranks, sizes=1 + has_rows + has_columns)
         total = m.number()
         for x, y, z in m:
             for r, c in m.cells(1 if rows is None else m.sizes[rows], 1 if columns is None else m.sizes[columns]):
@@ -166,7 +173,7 @@ def _product(rows: int | None, terms: int, columns: int | None) -> Callable[[Wri
 
 def _cholesky(w: Writer, dtypes: Sequence[str]) -> None:
     """Factorize stacks of positive definite matrices, column by column: the lower factor."""
-    m = Stacks(w, dtypes, (2, 2), 1)
+    m = Stacks(w, dtypes, ranks=(2, 2), sizes=1)
     (n,) = m.sizes
     for a, z in m:
         for r, c in m.cells(n, n):
@@ -237,7 +244,7 @@ def _copy(m: Stacks, of: Elements, to: Elements, rows: Lanes, columns: Lanes) ->
 
 def _solve(w: Writer, dtypes: Sequence[str]) -> None:
     """Solve stacks of systems: the result begins as the right sides."""
-    m = Stacks(w, dtypes, (2, 2, 2), 2)
+    m = Stacks(w, dtypes, ranks=(2, 2, 2), sizes=2)
     n, columns = m.sizes
     lu = m.square(n)
     for a, y, x in m:
@@ -247,7 +254,7 @@ def _solve(w: Writer, dtypes: Sequence[str]) -> None:
 
 def _inv(w: Writer, dtypes: Sequence[str]) -> None:
     """Invert stacks of matrices: the result begins as the identity."""
-    m = Stacks(w, dtypes, (2, 2), 1)
+    m = Stacks(w, dtypes, ranks=(2, 2), sizes=1)
     (n,) = m.sizes
     lu = m.square(n)
     for a, x in m:
@@ -258,7 +265,7 @@ def _inv(w: Writer, dtypes: Sequence[str]) -> None:
 
 def _det(w: Writer, dtypes: Sequence[str]) -> None:
     """Return determinants of stacks: products of the heads, whose sign changes with each exchange of rows."""
-    m = Stacks(w, dtypes, (2, 0), 1)
+    m = Stacks(w, dtypes, ranks=(2, 0), sizes=1)
     (n,) = m.sizes
     lu = m.square(n)
     for a, z in m:
@@ -276,7 +283,7 @@ def _det(w: Writer, dtypes: Sequence[str]) -> None:
 
 def _slogdet(w: Writer, dtypes: Sequence[str]) -> None:
     """Return signs of determinants, and logarithms of their sizes."""
-    m = Stacks(w, dtypes, (2, 0, 0), 1)
+    m = Stacks(w, dtypes, ranks=(2, 0, 0), sizes=1)
     (n,) = m.sizes
     lu = m.square(n)
     for a, sign, size in m:

@@ -104,16 +104,16 @@ def _power(x: Lanes) -> Lanes:
 
 
 def _qr_raw(w: Writer, dtypes: Sequence[str]) -> None:
-    """Factorize in place."""
-    m = Stacks(w, dtypes, (2, 1), 3)
+    """Write R over the upper triangle of a matrix, the vectors of the reflections below it, and their factors."""
+    m = Stacks(w, dtypes, ranks=(2, 1), sizes=3)
     rows, columns, k = m.sizes
     for a, tau in m:
         _factor(m, a, rows, columns, k, tau)
 
 
 def _q(w: Writer, dtypes: Sequence[str], *, is_complete: bool) -> None:
-    """Make Q of reflections."""
-    m = Stacks(w, dtypes, (2, 1, 2), 2 if is_complete else 3)
+    """Write Q from what `_qr_raw` leaves: square, or with as many columns as there are reflections."""
+    m = Stacks(w, dtypes, ranks=(2, 1, 2), sizes=2 if is_complete else 3)
     rows, reflections = m.sizes[0], m.sizes[-1]
     for raw, tau, q in m:
         _form(m, q, raw, tau, (rows, rows if is_complete else reflections, reflections))
@@ -190,7 +190,7 @@ def _arrange(m: Stacks, values: Elements, n: Lanes, test: str, rows: Sequence[tu
 
 def _eigh(w: Writer, dtypes: Sequence[str], *, is_upper: bool = False, has_vectors: bool = True) -> None:
     """Make symmetric matrices diagonal."""
-    m = Stacks(w, dtypes, (2, 1, 2) if has_vectors else (2, 1), 1)
+    m = Stacks(w, dtypes, ranks=(2, 1, 2) if has_vectors else (2, 1), sizes=1)
     (n,) = m.sizes
     for a, values, *vectors in m:
         x, v = _matrix(m, n * 0, n), _matrix(m, n * n, n)
@@ -255,7 +255,7 @@ def _lay_out_sides(m: Stacks, long: Lanes, k: Lanes) -> _Sides:
 
 def _svd(w: Writer, dtypes: Sequence[str], *, has_vectors: bool, is_full: bool = False) -> None:
     """Make columns orthogonal, and sort them by their lengths."""
-    m = Stacks(w, dtypes, (2, 2, 1, 2) if has_vectors else (2, 1), 3)
+    m = Stacks(w, dtypes, ranks=(2, 2, 1, 2) if has_vectors else (2, 1), sizes=3)
     height, width, k = m.sizes
     is_tall = height.compare("sge", width)
     long = is_tall.choose(height, width)
