@@ -103,7 +103,7 @@ def _spread(values: Sequence[Any], flags: Iterable[bool]) -> list[Any]:
 
 
 def _parts(values: Sequence[Any], counts: tuple[int, int]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return what stands for the constants, the carry and the rows, by the numbers of the first two."""
+    """Return operands for the constants, the carry and the rows, by the numbers of the first two."""
     nc, nk = counts
     return list(values[:nc]), list(values[nc : nc + nk]), list(values[nc + nk :])
 

@@ -595,7 +595,7 @@ class Checkpoints:
         return self._headers[step][1]
 
     def _version(self, step: int) -> tuple[int, ...]:
-        """Return what tells versions of a step's file apart."""
+        """Return numbers that differ between versions of a step's file."""
         status = self.path(step).stat()
         return status.st_mtime_ns, status.st_size, status.st_ino
 

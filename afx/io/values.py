@@ -259,7 +259,7 @@ def build_record(cls: type, values: Mapping[str, Any]) -> Any:
 
 
 def _defaults(cls: type) -> dict[str, Callable[[], Any]]:
-    """Return what makes the default of each field that has one, as the class itself would."""
+    """Return functions that make the default of each field that has one, as the class itself would."""
     if not attrs.has(cls):
         known = getattr(cls, "_field_defaults", {})
         return {name: functools.partial(_constant, value) for name, value in known.items()}

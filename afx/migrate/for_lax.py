@@ -605,7 +605,7 @@ MEET: Primitive = Primitive(
 
 
 def _of_axes(reduce: Callable[[Array], Any]) -> Callable[..., Any]:
-    """Return what reduces the values along one named axis or several."""
+    """Return a function that reduces the values along one named axis or several."""
 
     def run(x: Any, axis_name: Any) -> Any:
         def meet(leaf: Any) -> Any:

@@ -43,7 +43,7 @@ def _lasting(x: Any) -> Any:
 
 
 def _stops(tree: Any, is_leaf: Any = None) -> Callable[[Any], bool]:
-    """Return what tells leaves: texts and objects too, functions but in models, and what a function says."""
+    """Return a function that tells leaves: texts and objects too, functions but in models, and what a function says."""
     classes = list[Any]()
 
     def note(x: Any) -> bool:

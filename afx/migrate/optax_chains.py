@@ -204,7 +204,7 @@ def identity() -> Pair:
 
 
 def set_to_zero() -> Pair:
-    """Return what makes updates of 0."""
+    """Return a transformation that makes updates 0."""
     return stateless(lambda updates, _: pytree.map(zeros_like, updates))
 
 
@@ -215,7 +215,7 @@ class ZeroNansState(NamedTuple):
 
 
 def zero_nans() -> Pair:
-    """Return what makes 0 of nan in updates; its state tells where the last ones had some."""
+    """Return a transformation that makes 0 of nan in updates; its state tells where the last ones had some."""
 
     def init(params: Any) -> ZeroNansState:
         return ZeroNansState(pytree.map(lambda _: zeros((), np.bool_), params))
@@ -229,7 +229,7 @@ def zero_nans() -> Pair:
 
 
 def centralize() -> Pair:
-    """Return what takes the mean over all axes but the first from updates that have several."""
+    """Return a transformation that takes the mean over all axes but the first from updates that have several."""
 
     def change(u: Any) -> Any:
         return u - u.mean(tuple(range(1, u.ndim)), keepdims=True) if u.ndim > 1 else u
@@ -238,12 +238,12 @@ def centralize() -> Pair:
 
 
 def scale(step_size: Any) -> Pair:
-    """Return what multiplies updates."""
+    """Return a transformation that multiplies updates."""
     return stateless(lambda updates, _: pytree.map(lambda u: u * step_size, updates))
 
 
 def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Any:
-    """Return what multiplies by a rate, or by a schedule of it, and turns the sign."""
+    """Return a transformation that multiplies by a rate, or by a schedule of it, and turns the sign."""
     sign: Any = -1.0 if flip_sign else 1.0
     schedule: Any = learning_rate
     if not callable(learning_rate):
@@ -256,7 +256,7 @@ def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Any
 
 
 def scale_by_schedule(step_size_fn: Callable[[Any], Any]) -> Pair:
-    """Return what multiplies by a function of the number of steps, which may be below 0 here, to go downhill."""
+    """Return a transformation that multiplies by a function of the number of steps, which may be below 0 here, to go downhill."""
     rule, size = optim.scale_by_schedule(step_size_fn), optim.scale_by_schedule(lambda count: abs(step_size_fn(count)))
 
     def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
@@ -286,7 +286,7 @@ def keep_params_nonnegative() -> Pair:
 
 
 def add_noise(eta: float, gamma: float, key: Any) -> Any:
-    """Return what adds normal numbers of variance ``eta / (1 + step)^gamma``."""
+    """Return a transformation that adds normal numbers of variance ``eta / (1 + step)^gamma``."""
     return _Rule(optim.add_noise(random.key(key) if isinstance(key, int) else key, eta, decay=gamma))
 
 
@@ -296,7 +296,7 @@ def noisy_sgd(learning_rate: Any, eta: float = 0.01, gamma: float = 0.55, key: A
 
 
 def scale_by_optimistic_gradient(alpha: float = 1.0, beta: float = 1.0) -> Pair:
-    """Return what gives ``(α + β) g`` less β times the gradient before; of the first, itself."""
+    """Return a transformation that gives ``(α + β) g`` less β times the gradient before; of the first, itself."""
 
     def init(params: Any) -> Any:
         return zeros((), np.bool_), pytree.map(zeros_like, params)
@@ -323,7 +323,7 @@ def optimistic_adam(learning_rate: float, optimism: float | None = None, *moment
 
 
 def freeze(mask: Any) -> Pair:
-    """Return what makes updates of 0 where a tree of truth values says so."""
+    """Return a transformation that makes updates 0 where a tree of truth values says so."""
     return masked(set_to_zero(), mask)
 
 

@@ -290,7 +290,7 @@ def train(fn: Callable[[M], R], model: M, key: Array | None = None) -> tuple[R, 
 
 
 def _stand_for_layer(value: Any, path: str, key: Array | None) -> Any:
-    """Return what stands for a layer, None for what is none."""
+    """Return what stands for a layer in training; None for what is no layer with a ``train``."""
     if isinstance(value, type) or not (callable(value) and callable(getattr(value, "train", None))):
         return None
     return _InTraining(value, None if key is None else fold_in(key, zlib.crc32(path.encode())), path)

@@ -88,7 +88,7 @@ class _Register:
         self.run: Callable[..., Any] = self._runner()
 
     def _runner(self) -> Callable[..., Any]:
-        """Return what runs a function with or without flushing; the register is as before at every way out."""
+        """Return a function that runs another with or without flushing; the register is as before at every way out."""
         new, free = self._new, list[Any]()
         get, leave, control = self._get, self._set, self._layout.control
         place = _MODES.get((sys.platform, platform.machine()))

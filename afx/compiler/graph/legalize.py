@@ -141,7 +141,7 @@ def _write_formula(eq: Equation, xs: Sequence[Any]) -> Any:
 
 
 def _write_standalone(eq: Equation, xs: Sequence[Any]) -> Any:
-    """Return what stands for an equation of these operands: of halves in singles, of complex numbers in their parts."""
+    """Return the results of an equation by other operations: of halves in singles, of complex numbers in their parts."""
     p, chars = eq.primitive, _chars(eq)
     is_cast = p.algebra.canonical == "cast"
     if _is_replaced_whole(eq):

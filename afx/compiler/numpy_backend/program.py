@@ -399,7 +399,7 @@ class NumpyProgram(NamedTuple):
 
 
 def common_errstate(states: Sequence[ErrorState]) -> tuple[ErrorState, bool]:
-    """Return what calls that run at once ignore, and whether all that can warn agree."""
+    """Return the floating-point errors that calls which run at once ignore, and whether all that can warn agree."""
     ignored = {state for state in states if state is not None}
     if len(ignored) > 1:
         return (), False

@@ -117,7 +117,7 @@ class Arrays:
         """Leave what follows to NumPy, where it is recorded."""
 
     def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:
-        """Return what gives an array of zeros and views of it, which are made once; nobody else writes into them."""
+        """Return a function that gives an array of zeros and views of it, which are made once; nobody else writes into them."""
         made = make()
         return lambda: made
 

@@ -154,7 +154,7 @@ def _called(frame: FrameType) -> list[tuple[str, str]]:
 
 
 def _answer(called: tuple[str, str]) -> str:
-    """Return what stands for a function that users of NumPy or SciPy call, or nothing where it is none."""
+    """Return the afx function to call in place of one of NumPy or SciPy, an empty text where there is none."""
     module, name = called
     root, family = module.partition(".")[0], _family(module)
     theirs = sys.modules.get(".".join([root, family] if family else [root]))

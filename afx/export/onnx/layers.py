@@ -25,7 +25,7 @@ WINDOW = "auto_pad=NOTSET|SAME_LOWER|SAME_UPPER|VALID dilations kernel_shape pad
 
 
 def _pad_windows(o: Options, shape: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return what stands before and behind each axis, so that windows of these sizes (holes counted) begin and end there."""
+    """Return the padding before and behind each axis, so that windows of these sizes (holes counted) begin and end there."""
     rank, way = len(shape), o.get("auto_pad", "NOTSET")
     pads, strides = o.get("pads", [0] * (2 * rank)), o.get("strides", [1] * rank)
     pairs = list(zip(pads[:rank], pads[rank:], strict=True)) if way == "NOTSET" else [(0, 0)] * rank

@@ -586,7 +586,7 @@ class OnnxWriter:
         return self.onnx.helper.make_graph(drop_copies(nodes, {*names}), self.names.make("body"), given, outputs)
 
     def describe(self, name: str, kind: Kind, text: str = "") -> Any:
-        """Return what describes an input or a result."""
+        """Return the ``ValueInfoProto`` of an input or a result."""
         dtype, shape = kind
         lengths = None if shape is None else [str(n).replace(" ", "") if isinstance(n, Dim) else n for n in shape]
         return self.onnx.helper.make_tensor_value_info(name, self.kind(dtype), lengths, text)

@@ -148,7 +148,7 @@ REDUCES: dict[str, tuple[str, Any]] = {
 
 
 def _elementwise(p: Primitive) -> T | None:
-    """Return what writes an elementwise op, None where StableHLO has neither an op nor a formula for it."""
+    """Return the template of an elementwise op, None where StableHLO has neither an op nor a formula for it."""
     if p.name not in SAME and p.name not in COMPARES and p.name not in FORMULAS:
         return None
 

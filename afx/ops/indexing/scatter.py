@@ -316,7 +316,7 @@ def index_add(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
 
 
 def _combining(ufunc: np.ufunc) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return what combines values with the elements at NumPy's index by a ufunc, and its native form."""
+    """Return a function that combines values by a ufunc with the elements at NumPy's index, and its native form."""
 
     def write(z: Any, place: Any, values: Any) -> None:
         indices = tuple([i for i in place if i.__class__ is not slice])

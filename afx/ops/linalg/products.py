@@ -656,7 +656,7 @@ def _small_path(terms: list[str], lengths: dict[str, int], result: str) -> list[
 
 
 def _planned_single(term: str, a: Aval, lengths: dict[str, int]) -> tuple[_Single, str]:
-    """Return what makes each letter occur once, without axes of length 1 that stand for more."""
+    """Return the reduction that makes each letter of a term occur once, without axes of length 1 that stand for more."""
     diagonals: list[tuple[int, int]] = []
     length = dict(zip(term, a.shape, strict=True))
     for name in sorted(set(term)):
@@ -673,7 +673,7 @@ def _shape(names: Iterable[str], lengths: dict[str, int]) -> Shape:
 
 
 def _layout(term: str, want: Sequence[str], lengths: dict[str, int], shape: Shape | None = None) -> _Layout:
-    """Return what turns axes named by a term into those wanted, in their order."""
+    """Return the transposition that turns axes named by a term into those wanted, in their order."""
     summed = tuple([a for a, n in enumerate(term) if n not in want])
     rest = [n for n in term if n in want]
     order = tuple(map(rest.index, want))

@@ -394,12 +394,12 @@ def _sums(s: Array) -> Array:
 
 
 def _even(x: Array, s: Array, against: Array, alive: tuple[Any, Any] = (True, False)) -> Array:
-    """Return what turns left and right singular vectors alike: over differences of singular values."""
+    """Return the part of a derivative that turns left and right singular vectors alike: over differences of singular values."""
     return divide_by_gaps(x, s, row(s) + column(s), against, alive)
 
 
 def _odd(x: Array, s: Array, alive: tuple[Any, Any] = (True, False)) -> Array:
-    """Return what turns them apart, a complex pair by its phase too: over sums of singular values."""
+    """Return the part that turns them apart, a complex pair by its phase too: over sums of singular values."""
     if x.dtype.kind != "c":
         return _sums(s) * x
     vectors, values = map(either, alive)

@@ -498,7 +498,7 @@ def _inline(xs: Values, params: Params) -> Value:
 
 
 def _derivative(t: Any, z: Any, x: Any, *, axis: Shape, eps: float) -> Value:
-    """Return what goes either way, since the matrix of partials ``(1 - 1/n - z zᵀ/n) / size`` is symmetric."""
+    """Return the push of a tangent, or the pull of a cotangent: the partials ``(1 - 1/n - z zᵀ/n) / size`` are symmetric."""
     n = _count(x.shape, axis)
     along = (t * z).sum(axis=axis, keepdims=True) / n
     return to_lower_level((t - t.sum(axis=axis, keepdims=True) / n - z * along) / _parts(x, axis, eps)[1])

@@ -518,7 +518,7 @@ def _parts(groups: int, *arrays: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _choose_band(groups: int, room: Shape, kernel: Shape, out: Shape) -> Any:
-    """Return what makes the matrix of an image, or of its rows, whose zeros cost less than windows do; else None."""
+    """Return the function that makes a band matrix, of an image or of its rows; None where its zeros cost more than windows."""
     if groups > 1:
         return None
     if is_banded(room, kernel, out):

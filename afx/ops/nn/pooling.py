@@ -135,7 +135,7 @@ def _max_run(x: Any, *, axis: Shape) -> Any:
 
 
 def _max_prepare(x: Aval, *, axis: Shape) -> Into:
-    """Return what writes the largest of each window: a reduction, or by halves along one axis after another where it is short."""
+    """Return a function that writes the largest of each window: by a reduction, or by halves along each axis if that is short."""
     if not 1 < math.prod(_window(x.shape, axis)) <= SHORT_WINDOW:
 
         def whole(out: Any, x: Any) -> None:
@@ -175,7 +175,7 @@ def _max_push(ts: Tangents, z: Value, xs: Values, params: Params) -> Value:
 
 
 def _writer(prepare: Callable[..., Into]) -> Into:
-    """Return what writes the result for operands of any number of rows."""
+    """Return a function that writes the result for operands of any number of rows."""
 
     def into(out: Any, *xs: Any, **params: Any) -> None:
         prepare(*map(aval_of, xs), **params)(out, *xs)
@@ -304,7 +304,7 @@ def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
 
 
 def _put_prepare(ct: Aval, k: Aval, *, axis: Shape, window: Shape, xp: Arrays = NUMPY) -> Into:
-    """Return what puts each cotangent at the place ``k`` of its window, and zeros elsewhere."""
+    """Return a function that puts each cotangent at the place ``k`` of its window, and zeros elsewhere."""
     places = _places(window, axis, ct.ndim + len(axis))
     without = np.logical_xor if ct.dtype.kind == "b" else np.subtract
     here, part, rest = np.empty(k.shape, bool), np.empty(k.shape, ct.dtype), np.empty(k.shape, ct.dtype)

@@ -213,7 +213,7 @@ def _bits_run(key: Any, *, shape: Shape, dtype: DType, purpose: int) -> Any:
 
 
 def record_draw(finish: Finish | None, word: DType, purpose: int = DRAW) -> Callable[..., None]:
-    """Return what draws words as machine code, and makes numbers of them as `generate` does; None has no such form."""
+    """Return a function that draws words as machine code, and makes numbers of them as `generate` does; None has no such form."""
 
     def native(xp: Recorder, out: Any, key: Any) -> None:
         if finish is None:

@@ -238,7 +238,10 @@ _where: Any = np.where  # its result type is not known to checkers
 
 
 def _choose(extreme: np.ufunc) -> Any:
-    """Return what computes one of two numbers: np.fmax takes the first or the second of two zeros by its place in a call."""
+    """Return a function of two numbers: the extreme one, or the one that is no nan.
+
+    Which of two zeros np.fmax takes depends on their places in its operands.
+    """
 
     def choose(x: Any, y: Any) -> Any:
         z = extreme(x, y)

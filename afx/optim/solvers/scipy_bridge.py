@@ -120,7 +120,7 @@ def scipy_minimize(
 
 
 def _derivatives(value_of: Function, method: str, start: Array) -> tuple[Function, dict[str, Any]]:
-    """Return what a method of SciPy's calls, and the arguments that say which derivatives it has."""
+    """Return the function that a method of SciPy's calls, and the arguments that say which derivatives it has."""
     slope, given = grad(value_of), dict[str, Any]()
 
     def product(v: Array, t: Array) -> Array:

@@ -555,7 +555,7 @@ class JitFunction(Generic[P, R]):
         args: tuple[Any, ...],
         given: tuple[int, ...],
     ) -> CacheEntry:
-        """Return what runs arguments of a new kind, and keep it, where it depends on these alone."""
+        """Return the entry that runs arguments of a new kind, and keep it, where it depends on these alone."""
         avals = [aval_of(x, self._name) for x in leaves]
         target = with_backend(current.target, self._backend, self._denormals)
         foresee_code(target.backend)

@@ -60,7 +60,7 @@ class _Writer:
 
 
 def make_match(treedef: TreeDef[Any], leaves: Sequence[Any], values: Sequence[Any]) -> Match | None:
-    """Return what takes arguments of the same kind apart; None where there is none that is quicker.
+    """Return a function that takes arguments of the same kind apart; None where there is none that is quicker.
 
     Args:
         treedef: of the positional and the named arguments, of which there are none.
@@ -165,7 +165,7 @@ class _Matcher:
 
 
 def make_builder(treedef: TreeDef[Any]) -> Callable[[list[Any]], Any]:
-    """Return what makes a tree of Arrays of bare values that nobody else holds."""
+    """Return a function that makes a tree of Arrays of bare values that nobody else holds."""
     writer = _Writer()
     writer.names["new"] = object.__new__
     leaves = [f"x{k}" for k in range(treedef.num_leaves)]

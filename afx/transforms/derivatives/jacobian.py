@@ -148,7 +148,7 @@ def _jacobian_by(
     has_aux: bool,
     holomorphic: bool,
 ) -> Callable[..., Any]:
-    """Return what a call of ``transform`` makes, which ``run`` computes."""
+    """Return the function that a call of ``transform`` makes, which ``run`` computes."""
     make = functools.partial(transform, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
     who = make.func.__name__
     check_callable(fn, who)
@@ -187,7 +187,7 @@ def forward_jacobian(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /,
 
 
 def checked(compute: Callable[..., Any], make: functools.partial[Any]) -> Any:
-    """Return what a call of a transformation makes: a function that looks for nan inside of `debug_nans`."""
+    """Return the function that a transformation makes, which looks for nan inside of `debug_nans`."""
     who, fn = make.func.__name__, make.args[0]
 
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -39,7 +39,7 @@ def noise(size: int) -> Any:
 
 
 def _factor(aval: Aval) -> Any:
-    """Return what makes a trial complex where the operand is: moving data keeps it, and parts and conjugates its real part."""
+    """Return the factor that makes a trial complex where the operand is: parts and conjugates keep its real part."""
     return 1 + 1j if aval.dtype.kind == "c" else 1.0
 
 

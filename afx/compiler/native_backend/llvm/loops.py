@@ -43,7 +43,7 @@ def steps_between(nanoseconds: float, limits: NativeTarget) -> int:
 
 
 def leave_at(w: Writer, nanoseconds: float, unit: int = 1) -> Leave:
-    """Return what ends a step that takes so long, of a loop whose number grows by ``unit``, a power of two."""
+    """Return a function that ends a step of so long of a loop whose number grows by ``unit``, a power of two."""
     return partial(_end_step, w, nanoseconds, unit)
 
 
@@ -296,7 +296,7 @@ def root_of(w: Writer, block: Block, k: int) -> str:
 def pointers_of(
     w: Writer, block: Block, body: Body, loop: Loop | None = None, near: Mapping[int, str] = {}
 ) -> Pointers:
-    """Return what gives the pointers of a body, of a loop with a carry where that is given; ``near`` has roots on the stack."""
+    """Return a function that gives the pointers of a body, whose loop may have a carry; ``near`` has roots on the stack."""
     begins_behind = loop is not None and (loop.length or 0) % 2
     starts = [
         [near[arg.roots[0]]]
@@ -395,7 +395,7 @@ class LoopEmitter:
         rows.end()
 
     def _turn(self, body: Body) -> Callable[[str, str], None]:
-        """Return what calls a block in the turn of a number, at a row; the last one moves carries of the stack on."""
+        """Return a function that calls a block in the turn of a number, at a row; the last one moves carries of the stack on."""
         w, loop, near = self.w, self._loop, self._near
         name, pointers = self._emit(body.block, "body"), pointers_of(w, self._block, body, loop, near)
         moves = [c for c in self._carries if c[0] in near and c[0] != c[1] and body is loop.bodies[-1]]

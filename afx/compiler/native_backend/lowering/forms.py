@@ -450,7 +450,7 @@ def index(
 def accumulate(
     ufunc: str, x: Location, out: Location, axis: int, quiet: tuple[str, ...], limits: NativeTarget
 ) -> list[Step]:
-    """Return what calls NumPy's loop as its ``accumulate`` does: each result is an operand of the next."""
+    """Return steps that call NumPy's loop as its ``accumulate`` does: each result is an operand of the next."""
     loop, (x, out) = loop_of(ufunc, (out.dtype,) * 3), [look(p, lambda v: np.moveaxis(v, axis, -1)) for p in (x, out)]
     steps: list[Step] = [copy_nest(look(out, lambda v: v[..., 0]), look(x, lambda v: v[..., 0]))]
     if x.shape[-1] < 2:
@@ -469,7 +469,7 @@ def accumulate(
 
 
 def find_extreme(is_max: bool, x: Location, out: Location, axis: int) -> Routine:
-    """Return what writes the places of the first largest or smallest elements along an axis.
+    """Return the routine that writes the places of the first largest or smallest elements along an axis.
 
     Raises:
         UnsupportedError: of complex numbers.

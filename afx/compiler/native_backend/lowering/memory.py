@@ -89,7 +89,7 @@ def recipe_of(
 
 
 def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
-    """Return what adds an operation to a group."""
+    """Return a function that adds an operation to a group."""
     return lambda group, args: group.add(Op(loop, dtype, tuple(args)))
 
 

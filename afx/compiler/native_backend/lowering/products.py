@@ -323,7 +323,7 @@ def _edges(length: int, count: int) -> Any:
 
 @functools.cache
 def products_digest() -> str:
-    """Return what tells apart processes whose BLAS adds up products in different orders."""
+    """Return a text that tells apart processes whose BLAS adds up products in different orders."""
     digest = hashlib.sha256()
     for dtype in ("f4", "f8"):
         for k in (2, 3, 4, 5, 7, 8, 13, 16):

@@ -274,7 +274,7 @@ class Recorder(Calls):
         self.add_steps([Routine("refuse", (1,), (mark.location.over((1,)), seen.location.over((1,))))], [mark], seen)
 
     def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:
-        """Return what gives an array of zeros and views of it, made when they are asked for."""
+        """Return a function that gives an array of zeros and views of it, made when they are asked for."""
 
         def give() -> tuple[Recorded, ...]:
             whole, *views = make()

@@ -72,7 +72,7 @@ class Ref(Printable):
 
 
 def axis_names(rank: int) -> list[str]:
-    """Return what counts along axes.
+    """Return the names of the numbers that count along axes.
 
     >>> axis_names(2)
     ['i', 'j']

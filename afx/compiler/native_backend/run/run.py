@@ -38,12 +38,12 @@ from afx.runtime.thread_pool import Autotuner, Worker, find_workers, get_threads
 
 
 def shared_call(kernel: Kernel, target: Target) -> SharedKernel | Callable[..., int]:
-    """Return what calls a kernel, on several threads where they share parts of it."""
+    """Return a function that calls a kernel, on several threads where they share parts of it."""
     return SharedKernel(kernel.call, target) if kernel.interface.is_shared else kernel.call
 
 
 def _flushing(call: SharedKernel | Callable[..., int]) -> tuple[Callable[..., int], tuple[None, ...]]:
-    """Return what calls a kernel so that it computes without denormals, and its last arguments."""
+    """Return a function that calls a kernel so that it computes without denormals, and its last arguments."""
     return (call.flush, ()) if isinstance(call, SharedKernel) else (call, (None,))
 
 
@@ -205,7 +205,7 @@ def _memory_of(kernel: Kernel) -> tuple[Any, ...]:
 
 
 def _warner(target: Target) -> Callable[[], None]:
-    """Return what counts calls with floating-point errors, which run twice: the logger hears of it once."""
+    """Return a function that counts calls with floating-point errors, which run twice: the logger hears of it once."""
     calls = itertools.count(1)
 
     def count() -> None:
@@ -458,7 +458,7 @@ def _bound(
 
 
 def _dense(x: Any, is_copied: bool) -> Any:
-    """Return what a kernel takes for an operand: of NumPy's scalars arrays, of arrays whose strides do not matter copies."""
+    """Return an operand as a kernel takes it: scalars as arrays, arrays whose strides do not matter as dense copies."""
     if np.ndim(x) == 0:
         return np.array(x)
     return np.ascontiguousarray(x) if is_copied and _keeps_order(x) else x
@@ -488,7 +488,7 @@ def _aligned(nbytes: int) -> Any:
 
 # -- floating-point errors --
 def modes_of(errors: int) -> set[Any]:
-    """Return what the caller's ``np.errstate`` says to do of these errors."""
+    """Return what the caller's ``np.errstate`` does with these errors: "ignore", "warn", "raise" and so on."""
     return {mode for k, mode in enumerate(np.geterr().values()) if k in ERRORS and errors >> k & 1}
 
 

@@ -77,7 +77,7 @@ def _body(w: Writer, loop: UfuncLoop, formula: Formula) -> None:
 
 
 def _formula(ufunc: str, dtypes: Sequence[str]) -> Formula | None:
-    """Return what computes a ufunc of operands of one dtype, the last one given being that of the result."""
+    """Return the formula of a ufunc of operands of one dtype, the last one given being that of the result."""
     name, operands = ufunc.removeprefix("special."), set(dtypes[:-1])
     if len(operands) != 1:
         return None
