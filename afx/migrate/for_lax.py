@@ -19,7 +19,7 @@ import numpy as np
 from afx import integrate, nn, pytree
 from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.core import Array, Aval, Bools, Params, Primitive, Tangents, Value, Values, bind, shape_of
+from afx.core import Array, Aval, Bools, Params, Primitive, Value, Values, bind, shape_of
 from afx.core.primitive import Derivative
 from afx.core.tracing.traces import Unbatched
 from afx.errors import ArgumentError
@@ -54,10 +54,6 @@ Short: TypeAlias = (
 FOLDS: dict[Any, Any] = {add: np.sum, multiply: np.prod, logical_and: np.all, logical_or: np.any}
 
 
-def _along(axis: int, rank: int) -> tuple[int, ...]:
-    return tuple([-1 if k == axis else 1 for k in range(rank)])
-
-
 SHORT: dict[str, Short] = {
     "argmax": lambda operand, axis, index_dtype: np_.argmax(asarray(operand), axis=axis).astype(index_dtype),
     "argmin": lambda operand, axis, index_dtype: np_.argmin(asarray(operand), axis=axis).astype(index_dtype),
@@ -66,7 +62,10 @@ SHORT: dict[str, Short] = {
         np_.expand_dims(asarray(operand), [k for k in range(len(shape)) if k not in broadcast_dimensions]), shape
     ),
     "broadcasted_iota": lambda dtype, shape, dimension: np_.broadcast_to(
-        asarray(np_.arange(shape[dimension]).astype(dtype)).reshape(_along(dimension, len(shape))), shape
+        asarray(np_.arange(shape[dimension]).astype(dtype)).reshape(
+            [-1 if k == dimension else 1 for k in range(len(shape))]
+        ),
+        shape,
     ),
     "collapse": lambda operand, start_dimension, stop_dimension=None: asarray(operand).reshape(
         (*operand.shape[:start_dimension], -1, *(() if stop_dimension is None else operand.shape[stop_dimension:]))
@@ -582,10 +581,6 @@ def _meet_pull(ct: Value, _z: Value, xs: Values, params: Params, *_: Any) -> Val
     return take(bind(MEET, ct, xs[1], **params).sum(0), xs[1], 0)
 
 
-def _meet_push(ts: Tangents, _z: Value, xs: Values, params: Params) -> Value:
-    return bind(MEET, ts[0], xs[1], **params)
-
-
 def _meet_shape(x: Aval, _place: Aval, *, size: int) -> Aval:
     return Aval((size, *x.shape), x.dtype)
 
@@ -600,7 +595,9 @@ MEET: Primitive = Primitive(
     _meet_nowhere,
     _meet_shape,
     batch=_meet_batch,
-    derivative=Derivative(vjps=(_meet_pull,), reads=(4,), jvp=_meet_push),
+    derivative=Derivative(
+        vjps=(_meet_pull,), reads=(4,), jvp=lambda ts, _z, xs, params: bind(MEET, ts[0], xs[1], **params)
+    ),
 )
 
 

@@ -350,14 +350,10 @@ def sm3(learning_rate: float, momentum: float = 0.9) -> Pair:
         mean = pytree.map(
             lambda old, u: momentum * old + (1 - momentum) * u, state[1], pytree.unflatten(treedef, scaled)
         )
-        rows = [[np_.max(s, axis=_others(s, k), keepdims=True) for k in range(s.ndim)] for s in sums]
+        rows = [[np_.max(s, axis=tuple({*range(s.ndim)} - {k}), keepdims=True) for k in range(s.ndim)] for s in sums]
         return pytree.map(lambda u: -learning_rate * u, mean), (rows, mean)
 
     return Pair(init, update)
-
-
-def _others(x: Any, axis: int) -> tuple[int, ...]:
-    return tuple([k for k in range(x.ndim) if k != axis])
 
 
 def fromage(learning_rate: float, min_norm: float = 1e-6) -> Pair:

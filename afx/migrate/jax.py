@@ -432,26 +432,35 @@ class JaxMigration(Migration):
         return ".".join([self.bound.get(root, ""), *rest])
 
     def begin(self, tree: ast.Module) -> None:
-        """Do as JAX does at indices that are past the end, and remark on those computed from arguments, too."""
+        """Do as JAX does at indices that are past the end, and remark on what afx does otherwise."""
         for read in past_the_end(tree, self._name_of):
             if not self._read_places(read.value):
                 self.edits.append(Edit(end_of(read), end_of(read), ".get()"))
-        for function in ast.walk(tree):
-            if isinstance(function, ast.ClassDef) and function.name in self.static:
-                self._let_hash(function)
-            if isinstance(function, ast.ExceptHandler) and self.bound:
-                self._catch_shapes(function)
-            if isinstance(function, ast.Constant) and "host_platform_device_count" in str(function.value):
-                self.remarks.append(Remark(function.lineno, "XLA_FLAGS", "is not read: there is one device"))
-            if isinstance(function, ast.Constant) and function.value == "JAX_ENABLE_X64":
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name in self.static:
+                self._let_hash(node)
+            elif isinstance(node, ast.ExceptHandler) and self.bound:
+                self._catch_shapes(node)
+            elif isinstance(node, (ast.FunctionDef, ast.Lambda)):
+                self._remark_on_indices(node)
+            elif isinstance(node, ast.Constant) and "host_platform_device_count" in str(node.value):
+                self.remarks.append(Remark(node.lineno, "XLA_FLAGS", "is not read: there is one device"))
+            elif isinstance(node, ast.Constant) and node.value == "JAX_ENABLE_X64":
                 text = f'is not read: call {CALLS}.config.update("jax_enable_x64", True)'
-                self.remarks.append(Remark(function.lineno, "JAX_ENABLE_X64", text))
-            if isinstance(function, (ast.FunctionDef, ast.Lambda)):
-                own = {argument.arg for argument in function.args.args}
-                for node in ast.walk(function):
-                    if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
-                        advice = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
-                        self.remarks.append(Remark(node.lineno, ast.unparse(node), advice))
+                self.remarks.append(Remark(node.lineno, "JAX_ENABLE_X64", text))
+        self._remark_on_numbers(tree)
+        super().begin(tree)
+
+    def _remark_on_indices(self, function: ast.FunctionDef | ast.Lambda) -> None:
+        """Remark on indices computed from arguments, which may be past the end."""
+        own = {argument.arg for argument in function.args.args}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Subscript) and _may_leave(node.slice, own):
+                advice = "an index past the end raises IndexRangeError; JAX reads the last one, and leaves out updates"
+                self.remarks.append(Remark(node.lineno, ast.unparse(node), advice))
+
+    def _remark_on_numbers(self, tree: ast.Module) -> None:
+        """Remark on the first function that computes in float32 under x64, tells the width of integers, and draws."""
         nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.Attribute, ast.Name))]
         named: list[tuple[ast.expr, str]] = [(n, self._name_of(n)) for n in nodes]
         whole = [n for n, name in named if name in SMALL.split()]
@@ -468,7 +477,6 @@ class JaxMigration(Migration):
             (draws, "draws from afx's own stream: other numbers than JAX's of that key"),
         ):
             self.remarks.extend([Remark(n.lineno, ast.unparse(n)[:80], advice) for n in those[:1]])
-        super().begin(tree)
 
     def _check_keywords(
         self, node: ast.Call, name: str, target: str, words: list[tuple[str | None, ast.expr]], before: ast.expr | None

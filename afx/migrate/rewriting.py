@@ -203,34 +203,39 @@ class Migration(ast.NodeVisitor):
         lines: list[ast.stmt] = []
         homes: dict[str, list[ast.alias]] = {}
         for alias in node.names:
-            dotted = f"{module}.{alias.name}"
-            home = self.library.resolve(module)
-            target = (f"{home}.*" if home else None) if alias.name == "*" else self.library.resolve(dotted)
-            if target is None and self._has_names(dotted):
-                self.bound[alias.asname or alias.name] = dotted
-                self.needed.add("afx")
-                continue
-            if target is None:
-                self.remarks.append(Remark(node.lineno, dotted, self.library.advice_on(dotted)))
-                if (alias.asname or alias.name) in {*self.used, "*"}:
-                    homes.setdefault(module, []).append(alias)
-                continue
-            self.bound[alias.asname or alias.name] = dotted
-            self._note(node.lineno, dotted, dotted)
-            home, _, name = target.rpartition(".")
-            if not home:
-                lines.append(_importing(target, alias.asname or alias.name))
-                continue
-            if (
-                name != "*" and find(home) and not inspect.ismodule(_look_up(home))
-            ):  # a name of an object, such as a law's
-                lines.append(ast.Import([ast.alias(home.rpartition(".")[0])]))
-                lines += ast.parse(f"{alias.asname or name} = {target}").body
-                continue
-            shown = alias.asname or (None if name == alias.name else alias.name)
-            homes.setdefault(home, []).append(ast.alias(name, shown))
+            lines += self._import_name(node.lineno, module, alias, homes)
         lines += [ast.ImportFrom(home, names, 0) for home, names in homes.items()]
         self._replace(node, lines)
+
+    def _import_name(
+        self, line: int, module: str, alias: ast.alias, homes: dict[str, list[ast.alias]]
+    ) -> list[ast.stmt]:
+        """Return statements for a name imported from a module, or add it to the imports from its home."""
+        dotted, own = f"{module}.{alias.name}", alias.asname or alias.name
+        home = self.library.resolve(module)
+        target = (f"{home}.*" if home else None) if alias.name == "*" else self.library.resolve(dotted)
+        if target is None and self._has_names(dotted):
+            self.bound[own] = dotted
+            self.needed.add("afx")
+            return []
+        if target is None:
+            self.remarks.append(Remark(line, dotted, self.library.advice_on(dotted)))
+            if own in {*self.used, "*"}:
+                homes.setdefault(module, []).append(alias)
+            return []
+        self.bound[own] = dotted
+        self._note(line, dotted, dotted)
+        home, _, name = target.rpartition(".")
+        if not home:
+            return [_importing(target, own)]
+        if name != "*" and find(home) and not inspect.ismodule(_look_up(home)):  # a name of an object, such as a law's
+            return [
+                ast.Import([ast.alias(home.rpartition(".")[0])]),
+                *ast.parse(f"{alias.asname or name} = {target}").body,
+            ]
+        shown = alias.asname or (None if name == alias.name else alias.name)
+        homes.setdefault(home, []).append(ast.alias(name, shown))
+        return []
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Rewrite ``autograd.jacobian``, and look up what is asked of NumPy's namespace."""
