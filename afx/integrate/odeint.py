@@ -184,9 +184,8 @@ def odeint(
     check_callable(fn, "odeint")
     if event is not None:
         check_callable(event, "odeint: event")
-    _check_tolerances(rtol, atol)
-    control = _control_of(method, direction, step, steps, max_steps, dense)
-    control = _add_events(control, terminal, max_events)
+    control = _control_of(method, direction, terminal, step, steps, max_steps, dense)
+    control = attrs.evolve(control, max_events=whole_number("max_events", max_events, "odeint"))
     _check_gradient(gradient, {"events": event is not None, "masses": mass is not None, "solutions": dense})
     y, unravel = flatten_to_vector(init, "odeint")
     control = _fill_tolerances(control, rtol, atol, y)
@@ -203,22 +202,27 @@ def odeint(
     def field(t: Array, v: Array, sign: Array, *params: Any) -> Array:
         return sign * run(sign * t, v, *arguments(params))
 
+    # without an event no equation has arrays without elements
+    watch = None if event is None else _watching(event, control, unravel, arguments)
+    if gradient == "steps":
+        last, states = integrate(control, field, watch, y, sign * times, [sign, *floating], weights)
+    else:
+        last, states = _march_with_adjoint(control, run, sign, y, sign * times, args)
+    return _result_of(
+        control, last, states, times, sign, unravel, watch and (lambda t, v: watch(t, v, sign, *floating))
+    )
+
+
+def _watching(
+    event: EventFn, control: Control, unravel: Callable[[Array], Any], arguments: Any
+) -> Callable[..., Array]:
+    """Return the numbers of an event as a function of the march: of its time, a vector, its sign and parameters."""
+
     def watch(t: Array, v: Array, sign: Array, *params: Any) -> Array:
-        assert event is not None, "it is watched only then"
         values = as_vector(event(sign * t, unravel(v), *arguments(params)), v.dtype, "odeint: event")
         return _check_events(control, values)
 
-    watched = None if event is None else watch  # without one no equation has arrays without elements
-
-    if gradient == "steps":
-        last, states = integrate(control, field, watched, y, sign * times, [sign, *floating], weights)
-    else:
-        last, states = _march_with_adjoint(control, run, sign, y, sign * times, args)
-
-    def now(t: Array, v: Array) -> Array:
-        return watch(t, v, sign, *floating)
-
-    return _result_of(control, last, states, times, sign, unravel, None if event is None else now)
+    return watch
 
 
 def _result_of(
@@ -247,6 +251,7 @@ def _result_of(
 def _control_of(
     method: OdeMethod,
     direction: int | Sequence[int],
+    terminal: bool | Sequence[bool],
     step: float | None,
     steps: int | None,
     max_steps: int,
@@ -255,30 +260,29 @@ def _control_of(
     """Return how the integration goes, without tolerances."""
     if method not in METHODS:
         raise ArgumentError(f"odeint: no such method: got {method!r}; use {', '.join(map(repr, METHODS))}")
-    way = _direction_of(direction)
     if step is not None and steps is not None:
         raise ArgumentError(f"odeint: steps have one size: got step={step} and steps={steps}; give one of the two")
     if step is not None and not step > 0:
         raise ArgumentError(f"odeint: step is above 0, backwards in time too: got {step}; give a larger one")
     steps = None if steps is None else whole_number("steps", steps, "odeint")
     limit = max(whole_number("max_steps", max_steps, "odeint"), (steps or 0) + 1)
-    if not (step is None and steps is None) and METHODS[method].varies:
+    is_fixed = step is not None or steps is not None
+    if is_fixed and METHODS[method].varies:
         raise ArgumentError(
             f"odeint: {method!r} finds the sizes of its steps: got step={step} and steps={steps}; give tolerances, or use "
             "'radau'"
         )
-    if step is None and steps is None and not METHODS[method].adaptive:
+    if not (is_fixed or METHODS[method].adaptive):
         raise ArgumentError(f"odeint: {method!r} has no error estimate: got no step; give step or steps")
-    return Control(METHODS[method], 0.0, 0.0, limit, way, step, steps, dense)
+    return Control(METHODS[method], 0.0, 0.0, limit, _direction_of(direction), step, steps, dense, _ends_of(terminal))
 
 
-def _add_events(control: Control, terminal: bool | Sequence[bool], max_events: int) -> Control:
-    """Return how the integration goes, with what events do."""
+def _ends_of(terminal: bool | Sequence[bool]) -> bool | tuple[bool, ...]:
+    """Return whether events end the integration, as Python's truth values."""
     given = np.asarray(terminal)
     if given.dtype != bool or given.ndim > 1:
         raise ArgumentError(f"odeint: whether an event is terminal is a bool, or one of each: got {terminal!r}")
-    ending = bool(given) if given.ndim == 0 else tuple(given.tolist())
-    return attrs.evolve(control, terminal=ending, max_events=whole_number("max_events", max_events, "odeint"))
+    return bool(given) if given.ndim == 0 else tuple(given.tolist())
 
 
 def _check_events(control: Control, values: Array) -> Array:
@@ -301,14 +305,11 @@ def _direction_of(direction: int | Sequence[int]) -> int | tuple[int, ...]:
     return int(given) if given.ndim == 0 else tuple(given.tolist())
 
 
-def _check_tolerances(*tolerances: Any) -> None:
-    """Raise for tolerances that allow nothing, or anything; traced ones are not known."""
-    for x in tolerances:
+def _fill_tolerances(control: Control, rtol: float | None, atol: float | None, y: Array) -> Control:
+    """Return how the integration goes, with tolerances that allow something, but not anything; traced ones are not known."""
+    for x in (rtol, atol):
         if x is not None and not isinstance(x, Tracer) and not (np.asarray(x).dtype.kind in "fiu" and np.all(x >= 0)):
             raise ArgumentError(f"odeint: tolerances are numbers from 0 on: got {x!r}; such as 1e-6")
-
-
-def _fill_tolerances(control: Control, rtol: float | None, atol: float | None, y: Array) -> Control:
     exact = y.dtype == np.float64
     return attrs.evolve(
         control,
@@ -318,6 +319,7 @@ def _fill_tolerances(control: Control, rtol: float | None, atol: float | None, y
 
 
 def _check_gradient(gradient: str, asked: dict[str, bool]) -> None:
+    """Raise for a gradient that there is not, or that cannot do what is asked."""
     if gradient not in ("steps", "adjoint"):
         raise ArgumentError(f"odeint: no such gradient: got {gradient!r}; use 'steps' or 'adjoint'")
     for name, is_asked in asked.items():
@@ -326,6 +328,7 @@ def _check_gradient(gradient: str, asked: dict[str, bool]) -> None:
 
 
 def _check_pair(init: Any, y: Array, method: str) -> None:
+    """Raise where a state is no pair of parts of one size."""
     parts = [*cast("tuple[Any, ...]", init)] if isinstance(init, (tuple, list)) else []
     sizes = [sum([aval_of(x, "odeint").size for x in pytree.leaves(part)]) for part in parts]
     if len(sizes) != 2 or 2 * sizes[0] != y.shape[0] or sizes[0] != sizes[1]:
@@ -370,8 +373,7 @@ def _march_with_adjoint(
     def along(t: Array, v: Array, *params: Any) -> Array:
         return sign * problem.fn(sign * t, v, *params)
 
-    stopped_params = stopped(problem.params)
-    last, states = integrate(control, along, None, stop_gradient(y), stop_gradient(times), stopped_params)
+    last, states = integrate(control, along, None, stop_gradient(y), stop_gradient(times), stopped(problem.params))
 
     def back(reverse: Field, z: Array, ends: Array) -> Array:
 
