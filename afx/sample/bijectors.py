@@ -447,11 +447,9 @@ def bijectors_of(constraints: Constraints, tree: Any) -> list[Bijector | Joint |
         return [constraints] * len(pytree.leaves(tree))
     if type(constraints) is type(tree) is dict:
         constraints = {**dict.fromkeys(tree), **constraints}
-    return pytree.broadcast_prefix(constraints, tree, is_leaf=_is_bijector, who="constraints")
-
-
-def _is_bijector(x: object) -> bool:
-    return x is None or isinstance(x, Bijector)
+    return pytree.broadcast_prefix(
+        constraints, tree, is_leaf=lambda x: x is None or isinstance(x, Bijector), who="constraints"
+    )
 
 
 def constraints_of(log_density: object) -> Constraints:

@@ -231,13 +231,9 @@ class _Known:
         return give(getattr(self._node, name), self._known)
 
 
-def _is_slot(x: object) -> bool:
-    return isinstance(x, _Slot)
-
-
 def give(node: Any, known: dict[int, Array]) -> Any:
     """Return a part of a tree whose parameters are known, or one that gives those that are."""
-    slots, treedef = flatten_until(node, _is_slot)
+    slots, treedef = flatten_until(node, lambda x: isinstance(x, _Slot))
     indices = [slot.index for slot in slots if isinstance(slot, _Slot)]
     if known.keys() >= set(indices):
         return pytree.unflatten(treedef, [known[k] for k in indices])

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from afx.control.solving import flatten_to_vector
-from afx.core import ArrayLike
+from afx.core import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.ops import asarray
 from afx.random.keys import fold_in, normal, split, uniform
@@ -62,29 +62,33 @@ def pathfinder(
     constraints = constraints_of(log_density) if constraints is None else constraints
     position = position_of_start(constraints, start_of(log_density, start, "pathfinder"), "pathfinder")
     center, unravel = flatten_to_vector(position, "pathfinder")
+    dtype = center.dtype
     check_dependence(log_density, constraints, unravel(center), "pathfinder")
     sampler = Sampler(log_density, constraints)
-    target, values = jit(sampler.target(unravel)), jit(vmap(sampler.value(unravel)))
-    best: tuple[float, Any, Any] | None = None
+    target, densities = jit(sampler.target(unravel)), jit(vmap(sampler.value(unravel)))
+    best: tuple[float, Any, Any] = (-math.inf, None, None)
     for k, own in enumerate(split(key, whole_number("paths", paths, "pathfinder"))):
         share = 0.0 if k == 0 else spread  # the first begins at the start itself
-        x: Numbers = np.asarray(center + uniform(own, center.shape, -share, share, dtype=center.dtype), np.float64)
-        for step, (mean, factor) in enumerate(_walk(target, x, center.dtype)):
-            z = np.asarray(normal(fold_in(own, step), (DRAWS, len(x)), dtype=center.dtype), np.float64)
-            with np.errstate(all="ignore"):
-                heights = np.asarray(values(asarray(mean + z @ factor.T, center.dtype)), np.float64)
-                own_heights = -0.5 * np.sum(z * z, axis=1) - np.sum(np.log(np.diag(factor)))
-                gaps = heights - own_heights
-                bound = float(np.mean(gaps)) + 0.5 * len(x) * math.log(2 * math.pi)  # pyright: ignore[reportUnknownArgumentType]  # NumPy's stubs
-            if np.isfinite(bound) and (best is None or bound > best[0]):
+        x: Numbers = np.asarray(center + uniform(own, center.shape, -share, share, dtype=dtype), np.float64)
+        for step, (mean, factor) in enumerate(_walk(target, x, dtype)):
+            bound = _bound_evidence(densities, mean, factor, normal(fold_in(own, step), (DRAWS, len(x)), dtype=dtype))
+            if best[0] < bound < math.inf:
                 best = (bound, mean, factor)
-    if best is None:
+    bound, mean, factor = best
+    if mean is None:
         raise ArgumentError(
             f"pathfinder: no normal law along {paths} ways: got densities that are not finite; begin elsewhere"
         )
-    bound, mean, factor = best
-    dtype = center.dtype
     return Approximation(unravel(asarray(mean, dtype)), asarray(factor, dtype), asarray(bound, dtype), constraints)
+
+
+def _bound_evidence(densities: Any, mean: Numbers, factor: Numbers, draws: Array) -> float:
+    """Return a lower bound of the logarithm of the evidence: by how much the density is above a law, at its draws."""
+    z = np.asarray(draws, np.float64)
+    with np.errstate(all="ignore"):
+        heights = np.asarray(densities(asarray(mean + z @ factor.T, draws.dtype)), np.float64)
+        own = -0.5 * np.sum(z * z, axis=1) - np.sum(np.log(np.diag(factor)))
+        return float(np.mean(heights - own)) + 0.5 * len(mean) * math.log(2 * math.pi)  # pyright: ignore[reportUnknownArgumentType]  # NumPy's stubs
 
 
 def _walk(target: Any, x: Numbers, dtype: Any) -> list[tuple[Numbers, Numbers]]:
@@ -99,10 +103,9 @@ def _walk(target: Any, x: Numbers, dtype: Any) -> list[tuple[Numbers, Numbers]]:
     laws = list[tuple[Numbers, Numbers]]()
     diagonal: Numbers = np.ones(len(x))
     for _ in range(LONGEST):
-        inverse = _inverse_curvature(diagonal, pairs)
-        way: Numbers = inverse @ slope
+        way: Numbers = _inverse_curvature(diagonal, pairs) @ slope
         rise = float(slope @ way)
-        if not (np.isfinite(rise) and rise > 1e-12 * max(abs(value), 1.0)):
+        if not 1e-12 * max(abs(value), 1.0) < rise < math.inf:
             break
         size = 1.0 if pairs else min(1.0, 1.0 / float(np.linalg.norm(slope)))
         found = _climb(look, x, size * way, value, size * rise)

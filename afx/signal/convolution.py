@@ -196,8 +196,7 @@ def _convolve_matrices(x: Nested, y: Nested, mode: str, boundary: str, fill: Arr
     dtype = np.result_type(a.dtype, b.dtype)
     wide = pad(astype(a, dtype), widths, constant_values=fill) if boundary == "fill" else pad(a, widths, pads[boundary])
     z = _convolve(wide, b, "full", "auto", who)
-    full = [n + m - 1 for n, m in zip(a.shape, b.shape, strict=True)]
-    z = z[b.shape[0] - 1 : b.shape[0] - 1 + full[0], b.shape[1] - 1 : b.shape[1] - 1 + full[1]]
+    z = z[tuple([slice(m - 1, n + 2 * m - 2) for n, m in zip(a.shape, b.shape, strict=True)])]  # without the margins
     return _cut(z, a, b, mode, (0, 1), who)
 
 
@@ -366,8 +365,7 @@ def _low_pass(rate: int, window: Window) -> Array:
     """Return a windowed sinc whose sum is 1."""
     m = np.arange(-10.0 * rate, 10.0 * rate + 1)
     h = get_window(window, m.size, False, dtype=np.float64) * (np.sinc(m / rate) / rate)
-    total = sum_(h)
-    return h / total
+    return h / sum_(h)
 
 
 @overload

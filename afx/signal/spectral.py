@@ -292,8 +292,7 @@ def istft(
     if axes[0] == axes[1]:
         raise ShapeError(f"{who}: frequencies and segments have axes of their own: got {z.aval}; name two")
     z = moveaxis(z, axes, (-1, -2))
-    bins, count = z.shape[-1], z.shape[-2]
-    default = 2 * (bins - 1) if input_onesided else bins
+    default = 2 * (z.shape[-1] - 1) if input_onesided else z.shape[-1]
     length = default if nperseg is None else integer(nperseg, who, "nperseg")
     points = (length if input_onesided and length == default + 1 else default) if nfft is None else nfft
     dtype = real_dtype(floating_dtype(z.dtype))
@@ -301,13 +300,18 @@ def istft(
     rows = (irfft if input_onesided else ifft)(z, points)[..., :length] * (
         cut.window / sqrt(_scale(cut, fs, scaling, who))
     )
+    x = _overlap_add(rows, cut)
+    if boundary:
+        x = x[..., length // 2 : x.shape[-1] - length // 2]
+    place = min(axes[1], x.ndim - 1) if axes[0] > axes[1] else axes[1] - 1
+    return asarray(np.arange(x.shape[-1]) / fs, dtype), moveaxis(x, -1, place)
+
+
+def _overlap_add(rows: Array, cut: Segments) -> Array:
+    """Return the sum of windowed rows, each at its place, over the sum of squared windows: the nearest signal."""
+    count, length = rows.shape[-2:]
     total = length + (count - 1) * cut.step
     places = np.arange(count)[:, None] * cut.step + np.arange(length)
     x = zeros((*rows.shape[:-2], total), rows.dtype).at[..., places].add(rows)
-    norm = zeros(total, dtype).at[places].add(cut.window**2 + np.zeros((count, 1), dtype))
-    x = x / where(norm > 1e-10, norm, 1.0)
-    if boundary:
-        x = x[..., length // 2 : total - length // 2]
-    times = asarray(np.arange(x.shape[-1]) / fs, dtype)
-    rest = min(axes[1], x.ndim - 1) if axes[0] > axes[1] else axes[1] - 1
-    return times, moveaxis(x, -1, rest)
+    norm = zeros(total, cut.window.dtype).at[places].add(cut.window**2)
+    return x / where(norm > 1e-10, norm, 1.0)

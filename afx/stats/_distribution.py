@@ -356,15 +356,10 @@ def fit(
     for name in (*start, *fixed):
         if name not in names:
             raise ArgumentError(f"{who}.fit: there is no parameter {name!r}: its parameters are {', '.join(names)}")
-    data = read_real(x, who)
-    if not data.size:
-        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
-    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
+    data = _read_data(x, who)
     held = {name: read_real(value, who) for name, value in fixed.items()}
     kinds = _free(who, distribution, names, defaults, held)
-    if not kinds:
-        raise ArgumentError(f"{who}.fit: nothing is left to fit: got {', '.join(held)}; leave a parameter out")
-    _check_given(who, kinds, start)
+    _check_given(who, kinds, held, start)
     ways = {name: WAYS[kind] for name, kind in kinds.items() if name not in ("loc", "scale")}
     first = {name: asarray(way[1](start.get(name, FIRST[kinds[name]])), float64) for name, way in ways.items()}
     first |= {name: asarray(0.0, float64) for name in ("loc", "scale") if name in kinds}
@@ -391,6 +386,15 @@ def fit(
     is_maximum = isfinite(before) & (slope <= STEEPEST)
     fitted = parameters(result.x, held, place)
     return {name: where(is_maximum, value, math.nan) if name in kinds else value for name, value in fitted.items()}
+
+
+def _read_data(x: ArrayLike, who: str) -> Array:
+    """Return data, if they are finite numbers, one or more."""
+    data = read_real(x, who)
+    if not data.size:
+        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
+    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
+    return data
 
 
 def _steepest(who: str, result: Any, gradient: Array, remedy: str) -> Array:
@@ -435,8 +439,10 @@ def fit_shares(x: Array) -> Array:
     return where(slope <= STEEPEST, a, math.nan)
 
 
-def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float]) -> None:
-    """Raise an error for starts of parameters that are not fitted, and for those that are outside of their range."""
+def _check_given(who: str, kinds: Mapping[str, str], held: Mapping[str, Array], start: Mapping[str, float]) -> None:
+    """Raise where nothing is fitted, and for starts of parameters that are not fitted or outside of their range."""
+    if not kinds:
+        raise ArgumentError(f"{who}.fit: nothing is left to fit: got {', '.join(held)}; leave a parameter out")
     for name, value in start.items():
         if name not in kinds:
             raise ArgumentError(

@@ -319,15 +319,12 @@ def _log_difference(under: Any, below: Any, over: Any, above: Any) -> Array:
 class Truncated(Between):
     """A law of numbers between two bounds alone: see `truncated`."""
 
-    def _is_inside(self, y: Array) -> Array:
-        return self._clip(y) == y
-
     def log_probability(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density or probability."""
         own, y = _meet(self, x)
         with quiet():
             z = own.law.log_probability(y) - own._log_inside()
-            return where(self._is_inside(y), z, where(y == y, -math.inf, math.nan))  # noqa: PLR0124  # nan
+            return where(self._clip(y) == y, z, where(y == y, -math.inf, math.nan))  # noqa: PLR0124  # nan
 
     def logcdf(self, x: ArrayLike) -> Array:
         """Return the logarithm of the distribution function."""

@@ -22,10 +22,6 @@ def _read(a: ArrayLike) -> Array:
         return asarray(a)
 
 
-def _average(row: Array) -> Array:
-    return (_least(row) + _greatest(row)) / 2
-
-
 def _least(row: Array) -> Array:
     return searchsorted(sort(row), row, "left") + 1
 
@@ -41,8 +37,12 @@ def _dense(row: Array) -> Array:
 
 
 RANKS: Final[dict[str, Callable[[Array], Array]]] = {
-    "average": _average, "min": _least, "max": _greatest, "dense": _dense, "ordinal": lambda row: argsort(argsort(row)) + 1,
-}  # fmt: skip
+    "average": lambda row: (_least(row) + _greatest(row)) / 2,
+    "min": _least,
+    "max": _greatest,
+    "dense": _dense,
+    "ordinal": lambda row: argsort(argsort(row)) + 1,
+}
 
 
 def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) -> Array:
