@@ -394,11 +394,12 @@ Euler: euler
 ImplicitEuler Kvaerno3 Kvaerno4 Kvaerno5: radau
 BacksolveAdjoint: adjoint
 DirectAdjoint ForwardMode RecursiveCheckpointAdjoint: steps
-ConstantStepSize: fixed
+ConstantStepSize VeryChord: fixed
 Chord Newton PIDController max_norm rms_norm two_norm: own"""
 METHODS: dict[str, str] = by_name(_METHODS)
 EXACT = ("Dopri5", "Dopri8")  # whose fixed steps are afx's, or nearly
 OWN = ("Bosh3", "Euler", "Heun", "Midpoint", "Ralston", "Tsit5")  # methods of afx's by the same name
+NEAR = ("Kvaerno3", "Kvaerno4", "Kvaerno5")  # whose fixed steps are those of Radau IIA
 RESULTS = types.SimpleNamespace(
     successful=Status.CONVERGED, max_steps_reached=Status.ITERATION_LIMIT, event_occurred=Status.EVENT
 )
@@ -501,7 +502,7 @@ def diffeqsolve(
     """
     others.pop("throw", None)
     is_fixed = stepsize_controller.name == "ConstantStepSize"
-    if others or (is_fixed and solver.name not in (*EXACT, *OWN)):
+    if others or (is_fixed and solver.name not in (*EXACT, *OWN, *NEAR)):
         text = f"{', '.join(others) or 'fixed steps'} of {solver.name}"
         raise ArgumentError(f"diffeqsolve: got {text}; give PIDController(rtol, atol), or call afx.integrate.odeint")
     limits: dict[str, Any] = (

@@ -14,7 +14,7 @@ from afx.migrate.rewriting import Edit, Library, Migration, Remark, arguments_of
 
 __all__ = ["JAX", "JaxMigration"]
 
-ROOTS = "jax optax equinox diffrax flax chex haiku jaxopt optimistix numpyro blackjax jaxtyping einops"
+ROOTS = "jax optax equinox diffrax flax chex haiku jaxopt numpyro blackjax jaxtyping einops lineax optimistix"
 CALLS = "afx.migrate.for_jax"
 # functions of for_jax by a keyword and a function's name
 _BY_KEYWORD = """size argwhere extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d unique where=nonzero: *
@@ -223,6 +223,8 @@ equinox filter_eval_shape=eval_shape filter_hessian=hessian filter_jacfwd=jacfwd
 jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 # names that are rewritten and yet differ, and how
 _NOTES = """diffrax.Bosh3 diffrax.Heun diffrax.Midpoint diffrax.Ralston: takes steps of dopri5 where PIDController has their size
+diffrax.ImplicitEuler: takes steps of radau where PIDController has their size; fixed ones raise: write Kvaerno3, or a loop
+diffrax.VeryChord: fixed steps are those of Radau IIA, of order 5: agrees to the tolerance that such steps have
 jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
 optax.adafactor: its decay has all digits, Optax's those of float32: agrees to the tolerance
 jax.nn.dot_product_attention: JAX's softmax is float32 whatever the dtype: agrees to the tolerance

@@ -282,8 +282,32 @@ def test_equations_are_diffraxs() -> None:
     text, remarks = migrate_source(source, "jax")
     assert text == source.replace("import diffrax", "import afx.migrate.for_jaxopt")
     assert {r.name for r in remarks} == {"dfx.diffeqsolve", "dfx.Heun"}
-    with pytest.raises(ArgumentError, match="fixed steps of Kvaerno5; give PIDController"):
-        for_jaxopt.diffeqsolve(lambda t, y, _: -y, for_jaxopt.Kvaerno5(), 0.0, 1.0, 0.1, 1.0)
+    with pytest.raises(ArgumentError, match="fixed steps of ImplicitEuler; give PIDController"):
+        for_jaxopt.diffeqsolve(lambda t, y, _: -y, for_jaxopt.ImplicitEuler(), 0.0, 1.0, 0.1, 1.0)
+
+
+IMPLICIT = """
+import diffrax
+import jax
+import jax.numpy as jnp
+
+solver = diffrax.Kvaerno5(root_finder=diffrax.VeryChord(rtol=1e-10, atol=1e-10))
+term = diffrax.ODETerm(lambda t, y, args: -20.0 * (y - jnp.cos(t)))
+end = diffrax.diffeqsolve(term, solver, 0.0, 1.0, 0.02, jnp.array([0.0, 1.0])).ys
+"""
+
+
+def test_fixed_steps_of_implicit_methods_are_near_diffraxs() -> None:
+    """Those of Radau IIA stand for them, and a remark says so."""
+    jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
+    pytest.importorskip("diffrax", reason="the reference is diffrax's")
+    source, remarks = migrate_source(IMPLICIT, "jax")
+    assert [r.line for r in remarks if "Radau IIA" in r.advice] == [6]
+    names: list[dict[str, Any]] = [{}, {}]
+    with jax.enable_x64(True), afx.default_dtype(afx.float64):
+        for text, own in zip((IMPLICIT, source), names, strict=True):
+            exec(text, own)
+    np.testing.assert_allclose(names[1]["end"], np.asarray(names[0]["end"]), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["Bosh3", "Dopri5", "Euler", "Heun", "Midpoint", "Ralston", "Tsit5"])
