@@ -18,7 +18,7 @@ from afx.core import Array
 from afx.errors import ArgumentError
 from afx.migrate.for_jax import abs, bound, by_name, same
 from afx.migrate.for_lax import Short, custom_root as find_root
-from afx.migrate.for_optax import lbfgs
+from afx.migrate.optax_chains import lbfgs
 from afx.migrate.optax_trees import PROJECTIONS
 from afx.ops.creation.creation import asarray, stop_gradient
 from afx.ops.elementwise.arithmetic import add, sign, subtract
@@ -208,10 +208,10 @@ class Solver:
                 return self._number(x, (args, kwargs))
 
             value, slope = slopes_of(fn)(params)
-            updates, inner = self._rule.update(slope, state.internal_state, params, value=value, value_fn=fn)
-            new, error = pytree.map(add, params, updates), norm(pytree.ravel(inner.grad)[0])
+            updates, inner = self._rule.update(slope, state.internal_state, params, value=value, grad=slope, value_fn=fn)
+            new, error = pytree.map(add, params, updates), norm(pytree.ravel(inner[-1].grad)[0])
             aux = self._fun(new, *args, **kwargs)[1] if self._has_aux else None
-            return OptStep(new, OptaxState(state.iter_num + 1, inner.value, error, inner, aux))
+            return OptStep(new, OptaxState(state.iter_num + 1, inner[-1].value, error, inner, aux))
         x, unravel = pytree.ravel(params)
         z, state = self._step(x, state, unravel, self._given(args, kwargs))
         return OptStep(unravel(z), state)

@@ -369,9 +369,11 @@ def test_events_are_diffraxs() -> None:
     jax: Any = pytest.importorskip("jax", reason="the reference is JAX's")
     pytest.importorskip("diffrax", reason="the reference is diffrax's")
     ours, theirs = dict[str, Any](), dict[str, Any]()
+    x64 = jax.config.jax_enable_x64
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         exec(EVENTS, theirs)
         exec(migrate_source(EVENTS, "jax")[0], ours)
+    jax.config.update("jax_enable_x64", x64)  # the program set it
     for z, want in zip(afx.pytree.leaves(ours["found"]), jax.tree.leaves(theirs["found"]), strict=True):
         np.testing.assert_allclose(z, np.asarray(want), rtol=1e-8, atol=1e-8)
     assert [bool(end) for end in ours["ends"]] == [bool(end) for end in theirs["ends"]] == [True, True, False]
