@@ -208,7 +208,9 @@ class Solver:
                 return self._number(x, (args, kwargs))
 
             value, slope = slopes_of(fn)(params)
-            updates, inner = self._rule.update(slope, state.internal_state, params, value=value, grad=slope, value_fn=fn)
+            updates, inner = self._rule.update(
+                slope, state.internal_state, params, value=value, grad=slope, value_fn=fn
+            )
             new, error = pytree.map(add, params, updates), norm(pytree.ravel(inner[-1].grad)[0])
             aux = self._fun(new, *args, **kwargs)[1] if self._has_aux else None
             return OptStep(new, OptaxState(state.iter_num + 1, inner[-1].value, error, inner, aux))
@@ -395,10 +397,10 @@ ImplicitEuler Kvaerno3 Kvaerno4 Kvaerno5: radau
 BacksolveAdjoint: adjoint
 DirectAdjoint ForwardMode RecursiveCheckpointAdjoint: steps
 ConstantStepSize VeryChord: fixed
-Chord Newton PIDController max_norm rms_norm two_norm: own"""
+Chord Newton NoProgressMeter PIDController TextProgressMeter TqdmProgressMeter max_norm rms_norm two_norm: own"""
 METHODS: dict[str, str] = by_name(_METHODS)
-EXACT = ("Dopri5", "Dopri8")  # whose fixed steps are afx's, or nearly
-OWN = ("Bosh3", "Euler", "Heun", "Midpoint", "Ralston", "Tsit5")  # methods of afx's by the same name
+EXACT = ("Dopri5", "Dopri8", "Tsit5")  # whose fixed steps are afx's, or nearly
+OWN = ("Bosh3", "Euler", "Heun", "Midpoint", "Ralston")  # methods of afx's by the same name
 NEAR = ("Kvaerno3", "Kvaerno4", "Kvaerno5")  # whose fixed steps are those of Radau IIA
 RESULTS = types.SimpleNamespace(
     successful=Status.CONVERGED, max_steps_reached=Status.ITERATION_LIMIT, event_occurred=Status.EVENT
@@ -418,7 +420,7 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """The name of its class."""
+        """What diffrax calls it."""
         return type(self).__name__
 
 
@@ -500,13 +502,13 @@ def diffeqsolve(
     Raises:
         ArgumentError: fixed steps of a method that afx has not, or what else diffrax has.
     """
-    others.pop("throw", None)
+    others = {name: value for name, value in others.items() if name not in ("progress_meter", "throw")}
     is_fixed = stepsize_controller.name == "ConstantStepSize"
     if others or (is_fixed and solver.name not in (*EXACT, *OWN, *NEAR)):
         text = f"{', '.join(others) or 'fixed steps'} of {solver.name}"
         raise ArgumentError(f"diffeqsolve: got {text}; give PIDController(rtol, atol), or call afx.integrate.odeint")
     limits: dict[str, Any] = (
-        {"step": dt0} if is_fixed else {n: getattr(stepsize_controller, n) for n in ("rtol", "atol")}
+        {"step": abs(dt0)} if is_fixed else {n: getattr(stepsize_controller, n) for n in ("rtol", "atol")}
     )
     inner = [] if saveat.ts is None else [np_.atleast_1d(saveat.ts)]
     times = np_.concatenate([np_.atleast_1d(asarray(t) * 1.0) for t in (t0, *inner, t1)])
@@ -523,7 +525,7 @@ def diffeqsolve(
         ts, ys = pytree.map(lambda x, end: x.at[-1].set(where(ends, end, x[-1])), (ts, ys), last)
         chosen = np_.asarray(chosen)[np_.argsort(abs(ts - ts[0])[chosen])]
     if saveat.steps:
-        ts, ys, chosen = found.solution.ts, found.solution.ys, slice(1, None)
+        ts, ys, chosen = found.solution.ts, found.solution.ys, slice(1 - saveat.t0, None)
     ts, ys = pytree.map(lambda x: x[chosen], (ts, ys))
     if saveat.fn is not None:
         ys = vmap(saveat.fn, in_axes=(0, 0, None))(ts, ys, args)

@@ -222,7 +222,7 @@ equinox filter_eval_shape=eval_shape filter_hessian=hessian filter_jacfwd=jacfwd
   filter_vjp=vjp: afx.*
 jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 # names that are rewritten and yet differ, and how
-_NOTES = """diffrax.Bosh3 diffrax.Heun diffrax.Midpoint diffrax.Ralston: takes steps of dopri5 where PIDController has their size
+_NOTES = """diffrax.Bosh3 diffrax.Euler diffrax.Heun diffrax.Midpoint diffrax.Ralston: by PIDController dopri5's steps; between steps a cubic
 diffrax.ImplicitEuler: takes steps of radau where PIDController has their size; fixed ones raise: write Kvaerno3, or a loop
 diffrax.VeryChord: fixed steps are those of Radau IIA, of order 5: agrees to the tolerance that such steps have
 jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
@@ -583,14 +583,19 @@ class JaxMigration(Migration):
         """Set fields to their defaults first, which an ``__init__`` of one's own may leave to the class."""
         owner, first = function.args.args[0].arg, function.body[0]
         start = first.lineno, first.col_offset
+        is_alone = not self.lines[first.lineno - 1][: first.col_offset].strip()
+        between = "\n" + " " * first.col_offset if is_alone else "; "  # def __init__(self): self.x = 1
         for part in node.body:
             if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
                 default = part.value
                 if isinstance(default, ast.Call):
                     default = next((k.value for k in default.keywords if k.arg == "default"), None)
                 if default is not None:
-                    text = f'object.__setattr__({owner}, "{part.target.id}", {ast.unparse(default)})\n'
-                    self.edits.append(Edit(start, start, text + " " * first.col_offset))
+                    name, value = part.target.id, ast.unparse(default)
+                    if any(isinstance(n, ast.Name) and n.id in self.bound for n in ast.walk(default)):  # of JAX's
+                        value = f"attrs.fields(type({owner})).{name}.default"
+                    text = f'object.__setattr__({owner}, "{name}", {value})'
+                    self.edits.append(Edit(start, start, text + between))
 
 
 def _tells_width(node: ast.AST, name_of: Callable[[ast.expr], str]) -> bool:

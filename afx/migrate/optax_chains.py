@@ -61,6 +61,8 @@ scale_by_adamax: scale_by_adamax b1 b2 eps
 scale_by_amsgrad: scale_by_amsgrad b1 b2 eps eps_root! mu_dtype! correct_first:True
 scale_by_radam: scale_by_radam b1 b2 eps eps_root! threshold
 scale_by_yogi: scale_by_yogi b1 b2 eps
+scale_by_param_block_rms: scale_by_param_block_rms min_scale=least
+scale_by_trust_ratio: scale_by_trust_ratio min_norm! trust_coefficient=coefficient eps
 scale_by_adam: scale_by_adam b1 b2 eps eps_root mu_dtype! nesterov
 scale_by_lion: scale_by_lion b1 b2
 scale_by_rms: scale_by_rms decay:0.9 eps initial_scale! eps_in_sqrt=eps_in_root:True

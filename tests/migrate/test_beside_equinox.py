@@ -125,6 +125,32 @@ def test_fields_that_are_not_assigned_have_their_defaults() -> None:
     assert [(m.power, m.scale) for m in (names["A"](1.0), names["A"](1.0, 5.0))] == [(3, 2.0), (3, 5.0)]
 
 
+DEFAULTS = """import equinox as eqx
+import jax, jax.numpy as jnp
+class Layer(eqx.Module):
+    w: jax.Array
+    c: float = jnp.pi
+    k: int = 3
+    dtype: type = eqx.field(static=True, default=jnp.float32)
+    def __init__(self, n): self.w = jnp.ones(n, self.dtype)
+class Heir(Layer):
+    d: float = 2 * jnp.e
+    def __init__(self, n):
+        super().__init__(n)
+z = Heir(3)
+found = z.c, z.k, z.d, str(z.w.dtype), z.w.shape
+"""
+
+
+def test_defaults_are_rewritten() -> None:
+    """Of fields that an ``__init__`` in one line, or in several, leaves to the class."""
+    pytest.importorskip("equinox", reason="the reference is Equinox's")
+    ours, theirs = dict[str, Any](), dict[str, Any]()
+    exec(DEFAULTS, theirs)
+    exec(migrate_source(DEFAULTS, "jax")[0], ours)
+    assert ours["found"] == theirs["found"]
+
+
 def test_dropouts_draw_and_stop() -> None:
     """Elements go and others grow; without a key it is an error, and in inference mode nothing happens."""
     layer = for_equinox.Sequential([for_equinox.Dropout(0.25)])

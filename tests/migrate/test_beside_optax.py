@@ -49,6 +49,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
             "scale_by_amsgrad",
             "scale_by_radam",
             "scale_by_yogi",
+            "scale_by_trust_ratio",
+            "scale_by_param_block_rms",
             "scale_by_sign",
         )
     },

@@ -324,8 +324,21 @@ def test_fixed_steps_are_diffraxs(name: str) -> None:
 
         is_between = name in ("Bosh3", "Dopri5", "Tsit5")  # whose interpolants are diffrax's, too
         solver, times = getattr(library, name)(), np_.asarray([0.33 if is_between else 0.3, 1.0])
-        saved = library.SaveAt(ts=times)
-        return library.diffeqsolve(library.ODETerm(field), solver, 0.0, 1.0, 0.1, 0.5, 2.0, saveat=saved).ys
+        term, saved = library.ODETerm(field), [library.SaveAt(ts=times), library.SaveAt(t0=True, steps=True)]
+        there = library.diffeqsolve(term, solver, 0.0, 1.0, 0.1, 0.5, 2.0, saveat=saved[0])
+        back = library.diffeqsolve(
+            term,
+            solver,
+            1.0,
+            0.0,
+            -0.125,
+            0.5,
+            2.0,
+            saveat=saved[1],
+            max_steps=8,
+            progress_meter=library.NoProgressMeter(),
+        )
+        return np_.concatenate([there.ys, back.ts, back.ys])
 
     with jax.enable_x64(True), afx.default_dtype(afx.float64):
         np.testing.assert_allclose(end(for_jaxopt, afx), np.asarray(end(diffrax, jax.numpy)), rtol=1e-13)
