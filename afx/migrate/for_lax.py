@@ -19,8 +19,7 @@ import numpy as np
 from afx import integrate, nn, pytree
 from afx.control import cond as branches
 from afx.control.solving import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.core import Array, Aval, Bools, Params, Primitive, Value, Values, bind, shape_of
-from afx.core.primitive import Derivative
+from afx.core import Array, Aval, Bools, Derivative, Params, Primitive, Value, Values, bind, shape_of
 from afx.core.tracing.traces import Unbatched
 from afx.errors import ArgumentError
 from afx.migrate.for_trees import tree_map

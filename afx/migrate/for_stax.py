@@ -204,12 +204,8 @@ def _shape_after(fn: Any, shape: Any) -> Any:
     return shape[0], *fn(make_zeros((1, *shape[1:]))).shape[1:]
 
 
-def _add(inputs: Any) -> Any:
-    return functools.reduce(operator.add, inputs)
-
-
 Flatten: Layer = _make(functools.partial(_shape_after, _flatten), _flatten)
-FanInSum: Layer = _make(operator.itemgetter(0), _add)
+FanInSum: Layer = _make(operator.itemgetter(0), lambda inputs: functools.reduce(operator.add, inputs))
 
 
 def FanOut(num: int) -> Layer:  # stax's

@@ -120,17 +120,13 @@ def _extreme(fn: Any, tree: Any) -> Any:
     return functools.reduce(fn, [fn.reduce(asarray(x), axis=None) for x in pytree.leaves(tree)])
 
 
-def _cast(tree: Any, dtype: Any) -> Any:
-    return tree if dtype is None else pytree.map(lambda x: asarray(x).astype(dtype), tree)
-
-
 OWN: dict[str, Short] = {
     "add_scale": lambda tree_x, scalar, tree_y: pytree.map(lambda x, y: x + scalar * y, tree_x, tree_y),
     "allclose": lambda a, b, rtol=1e-5, atol=1e-8: all(
         pytree.leaves(pytree.map(lambda x, y: np.allclose(x, y, rtol, atol), a, b))
     ),
     "bias_correction": lambda moment, decay, count: pytree.map(lambda m: m / (1 - decay**count), moment),
-    "cast": _cast,
+    "cast": lambda tree, dtype: tree if dtype is None else pytree.map(lambda x: asarray(x).astype(dtype), tree),
     "clip": lambda tree, min_value=None, max_value=None: pytree.map(
         lambda x: np.clip(asarray(x), min_value, max_value), tree
     ),

@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 
 from afx import pytree
-from afx.core import Array, ArrayLike, DTypeLike, Shown, aval_of, broadcast_shapes
-from afx.core.html import function_html
+from afx.core import Array, ArrayLike, DTypeLike, Shown, aval_of, broadcast_shapes, function_html
 from afx.ops import asarray, astype, broadcast_to, exp
 from afx.ops.indexing.index import is_sequence
 from afx.pytree.static import static

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from afx.core import Bools, Params, Primitive, Tangents, Value, Values, define
-from afx.core.array.array import Array, ArrayLike
+from afx.core import Array, ArrayLike, Bools, Form, Function, Params, Primitive, Tangents, Value, Values, define
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, epsilon, floating_dtype
-from afx.core.registry import Form, Function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.linear import batch_unchanged

@@ -169,10 +169,6 @@ def reciprocal(x: ArrayLike) -> Array:
     return bind1(reciprocal_p, x)
 
 
-def _inverse(x: Parts) -> Parts:
-    return _over((x[0] * 0.0 + 1.0, x[1] * 0.0), x)
-
-
 reciprocal_p: Primitive = unary(
     "reciprocal",
     lambda x: np.divide(1, x),
@@ -180,7 +176,7 @@ reciprocal_p: Primitive = unary(
     kinds="fc",
     formula=lambda x: 1 / x,
     formula_kinds="fc",
-    parts=_inverse,
+    parts=lambda x: _over((x[0] * 0.0 + 1.0, x[1] * 0.0), x),
 )
 
 

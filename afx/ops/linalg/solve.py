@@ -249,11 +249,9 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
     return op
 
 
-def _run(a: Any, b: Any) -> Any:
-    return solve_small(a, b, keeps_nan=False) if pays(a, b) else plain(np.linalg.solve(a, b))
-
-
-solve_p: Primitive = _solve_op("solve", _run)
+solve_p: Primitive = _solve_op(
+    "solve", lambda a, b: solve_small(a, b, keeps_nan=False) if pays(a, b) else plain(np.linalg.solve(a, b))
+)
 
 
 def solve_or_nan(a: Array, b: Array) -> Array:

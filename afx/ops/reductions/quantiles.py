@@ -179,10 +179,6 @@ def _between(alpha: float, beta: float) -> Place:
     return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
 
 
-def _spread(n: Count, q: Array) -> Array:
-    return (n - 1) * q
-
-
 def _closest(n: Count, q: Array) -> Array:
     """Return the nearest index; of two the one whose number, counted from 1, is even."""
     place = n * q - 1.5
@@ -200,7 +196,7 @@ def _middle(n: Count, q: Array) -> Array:
 
 
 METHODS: dict[str, Place] = {
-    "linear": _spread,
+    "linear": lambda n, q: (n - 1) * q,
     "lower": lambda n, q: floor((n - 1) * q),
     "higher": lambda n, q: ceil((n - 1) * q),
     "nearest": lambda n, q: rint((n - 1) * q),

@@ -351,7 +351,7 @@ def turn_first(nest: Nest, temporary: Callable[[Shape, str], Location], limits: 
 
     Without, each of many operations would be computed one by one. Few take squares that are turned in registers.
     """
-    far = [(k, ref) for k, ref in nest.loads.items() if not _is_near(ref, limits)]
+    far = [(k, ref) for k, ref in nest.loads.items() if ref.strides and not is_near(ref.strides[-1], ref, limits)]
     operations = nest.operations
     is_long = len(operations) > limits.turn_max_operations or any(op.is_function for op in operations)
     is_dense = all(ref.strides[-1:] == (ref.size,) for _, ref in nest.stores)
@@ -364,10 +364,6 @@ def turn_first(nest: Nest, temporary: Callable[[Shape, str], Location], limits: 
         nests.append(copy_nest(location, source))
         values[k] = Load(location.over(nest.space))
     return [*nests, attrs.evolve(nest, values=tuple(values))]
-
-
-def _is_near(ref: Ref, limits: NativeTarget) -> bool:
-    return not ref.strides or is_near(ref.strides[-1], ref, limits)
 
 
 def fold_apart(nest: Nest, temporary: Callable[[Shape, str], Location], limits: NativeTarget) -> list[Nest]:

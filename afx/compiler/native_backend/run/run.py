@@ -352,15 +352,6 @@ class Runner:
         return _memory_of(self.kernel), pools
 
 
-def run_for(plan: NumpyPlan, run: Callable[..., R], args: Sequence[Any]) -> R:
-    """Return ``run(*args)``, computed with denormals or without as a plan is."""
-    return run_flushing(_run_run, run, args) if plan.flushes and not keeps_underflow() else run(*args)
-
-
-def _run_run(run: Callable[..., R], args: Sequence[Any]) -> R:
-    return run(*args)
-
-
 def _nbytes(output: tuple[Shape, DType]) -> int:
     return Aval(*output).nbytes
 
@@ -409,7 +400,8 @@ class MixedRunner:
         except IndexError:
             run = idle.take_older() or self.executable.bind()
         try:
-            results: list[Any] = run(*values) if kernels_flush else run_for(plan, run, values)
+            is_plain = kernels_flush or not plan.flushes or keeps_underflow()
+            results: list[Any] = run(*values) if is_plain else run_flushing(lambda: run(*values))
             if met is not None and getattr(met, "errors", False):
                 self._count_warning()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
