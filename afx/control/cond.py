@@ -167,6 +167,7 @@ def _scalar(x: ArrayLike, who: str) -> None:
 
 
 def _choose(index: Any, branches: tuple[Any, ...], operands: tuple[Any, ...], who: str) -> Any:
+    """Run the branch of an index: at once where that is known, else as one operation that holds all of them."""
     if not is_abstract(index) and not _batched(index):
         return branches[int(index)](*operands)
     flat, treedef = pytree.flatten(operands)

@@ -373,6 +373,7 @@ def _place_cotangents(loop: WhileLoop, consts: Sequence[bool], cotangents: Seque
 
 
 def _batch(size: int, xs: Values, batched: Bools, params: Params) -> Value:
+    """Run one loop over the batch, until all elements end; where they end together, its condition has no batch axis."""
     loop: WhileLoop = params["loop"]
     of_test, of_body, carry = loop.parts(xs)
     shared = loop.batched_with_one_end(size, batched)

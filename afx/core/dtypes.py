@@ -193,6 +193,7 @@ def floating_dtype(*dtypes: DType) -> DType:
 def _promote(
     dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool, default: DType, narrow: DType | None
 ) -> DType:
+    """Return the common dtype; weak ones, of Python's numbers, count by their kind alone."""
     strong = [d for d, w in zip(dtypes, weak, strict=True) if not w]
     if narrow is not None:  # integers leave JAX's floats their dtype
         strong = [d for d in strong if d.kind in "fc"] or strong

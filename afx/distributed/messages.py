@@ -131,6 +131,7 @@ def describe_graph(graph: Graph) -> str:
 
 
 def _describe(value: Any, seen: set[int]) -> str:
+    """Return a text of a value, by which ranks compare it: of functions their code, defaults and what they close over."""
     if id(value) in seen:
         return "…"
     if value.__class__ in (list, tuple):

@@ -365,6 +365,7 @@ def stop_early(
 def _stop_early(
     run: Iterable[Step[S, V]], reader: MetricReader, patience: Patience, restores: bool
 ) -> Iterator[Step[S, V]]:
+    """Yield the steps of a run until a metric no longer gets better, and the best one again where that is asked for."""
     last = None
     for step in run:
         has_begun, last = last is not None, step

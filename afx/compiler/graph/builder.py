@@ -233,6 +233,7 @@ class GraphBuilder:
         return rules
 
     def _emit(self, p: Primitive, atoms: Atoms, params: Params, avals: tuple[Aval, ...]) -> Atoms:
+        """Return the results of an equation: those of an equal one that is there already, else of a new one."""
         key = (p, self._operands(p, atoms), params)
         known = None if p.has_effects else self._known.get(key)
         if known is None:

@@ -99,6 +99,7 @@ def _variables(atoms: Sequence[Atom]) -> set[int]:
 
 
 def _split(spec: ScanSpec, step: Graph, target: Target) -> Fission | None:
+    """Return a loop whose step is cut: what can run before all steps or behind them; None where that does not pay."""
     heads = _heads(spec, step, target)
     rest = _without(step.equations, heads)
     tails = _tails(spec, step, rest, target)

@@ -417,6 +417,7 @@ class _Emitter:
         return self.names.use(name)
 
     def _loop(self, loop: Loop) -> None:
+        """Add a loop: of Python's numbers where its body allows, else one over functions of the body and the condition."""
         parts = (loop.consts, loop.xs, loop.tests, loop.carry, loop.carry_back)
         consts, xs, tests, carry, carry_back = ([self._row_major(x) for x in part] for part in parts)
         name = f"steps_{len(self.fallbacks) + 1}"

@@ -294,6 +294,7 @@ def _form(call: Call) -> Form | None:
 
 
 def _steps(loop: Loop, name: str, names: ScheduleNames) -> Iterator[str]:
+    """Yield the function of all steps of a loop on Python's numbers; where one is not finite, NumPy does the step again."""
     inputs, calls = list(map(names.of, loop.body.inputs)), _calls(loop.body)
     ends = len(loop.consts), len(loop.consts) + len(loop.carry)
     consts, carry, rows = inputs[: ends[0]], inputs[ends[0] : ends[1]], inputs[ends[1] :]

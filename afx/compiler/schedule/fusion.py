@@ -333,6 +333,7 @@ def _in_rows(x: Aval, target: Target) -> bool:
 
 
 def _elementwise(eq: Equation, out: Aval, target: Target) -> IterationSpace | None:
+    """Return how an elementwise equation runs in blocks: of elements, or of rows; None where it is too small."""
     large = out.size >= target.fuse_min_elements
     if not large and (not out.shape or out.shape[0] < target.fuse_min_rows):
         return None

@@ -145,6 +145,7 @@ class FusedLowering:
         return max(even, min(self._size, -(-target.block_min_elements // max(dearest, 1))), 1)
 
     def _body(self) -> list[Call | View]:
+        """Return the calls of a block; memory of values that end is free before an operation in place, behind any other."""
         group, ends = self.group, self._ends()
         body: list[Call | View] = []
         for k, (eq, space, number) in enumerate(zip(group.equations, group.spaces, group.numbers, strict=True)):
@@ -182,6 +183,7 @@ class FusedLowering:
         return Number(a, "filled", eq.aval.shape)
 
     def _step(self, eq: Equation, xs: list[Operand], sliced: tuple[bool, ...], number: int) -> Call | View:
+        """Return the call, or the view, that computes an equation on one block."""
         p, out = eq.primitive, eq.outputs[0]
         method: Method = "into"
         ufunc, params = "", eq.params
@@ -454,6 +456,7 @@ class _Lowering:
         self._call(eq, method, xs, number, p.lowering.ufunc.__name__ if p.lowering.ufunc else "")
 
     def _reduction(self, eq: Equation, x: Var, number: int) -> None:
+        """Add a reduction in the fastest form that its shape allows: products with ones, unrolled, or NumPy's own."""
         ufunc = eq.primitive.lowering.reduce_ufunc
         assert ufunc is not None
         axis: Shape = eq.keywords["axis"]

@@ -211,6 +211,7 @@ class Traffic:
         return [*self._list_adds(branch.left, known), *self._list_adds(branch.right, known), branch]
 
     def _add(self, total: _Total, values: dict[Node, Ndarray], kind: int, part: slice) -> None:
+        """Add up the branches of a total: the last sum lies in its memory, others in that of an operand."""
         base = total.base[kind][part]
         in_base = {node for node, buffers in self._whole.items() if buffers is total.base}
         for branch in total.adds:

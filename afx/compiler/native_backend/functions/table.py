@@ -189,6 +189,7 @@ def emit_fast(w: Writer, fast: Fast, xs: Sequence[str], dtype: str) -> str:
 
 
 def _body(w: Writer, fast: Fast, names: Sequence[str], dtype: str) -> None:
+    """Write a function of lanes; where one of them is hard, another function, called seldom, does these again."""
     own = _portable_form(fast.name, dtype) if w.is_portable else None
     function, is_hard, of_all = own or FAST[fast.name][1:]
     xs = [Lanes(w, KINDS[dtype], x) for x in names]

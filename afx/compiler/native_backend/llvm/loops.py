@@ -68,6 +68,7 @@ def looking_axis(lengths: Sequence[int], nanoseconds: float, limits: NativeTarge
 
 
 def _end_step(w: Writer, nanoseconds: float, unit: int, number: str, stop: str, go: str) -> None:
+    """End a step of a loop: from time to time look whether Python has a signal, and stop where its handler raises."""
     if not w.has_python:
         w.line(f"br label %{go}")
         return

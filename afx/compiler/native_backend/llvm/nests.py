@@ -313,6 +313,7 @@ class NestEmitter:
         self.w.has_long_loops = False
 
     def _emit(self) -> None:
+        """Choose the loops of a nest: rows of folds in registers, groups of short rows, turned squares, single rows, or folds."""
         w, space, folds = self.w, self.nest.space, self.nest.folds
         if self.kept >= 0:
             whole = self.nanoseconds * math.prod(space[self.kept :])

@@ -574,6 +574,7 @@ class _Product:
         return Lanes(self.w, before.kind, self.w.let(f"select i1 {self.is_first}, {zeros}, {self.kind} {before.name}"))
 
     def _store(self, value: Lanes, pointer: str, vector: int, columns: int) -> None:
+        """Write a vector of results, or its first columns, added to what was written before where terms come in blocks."""
         w, kind = self.w, self.kind
         if self.is_far or (self.by_block and self.step.ends):
             value = self._before(pointer, vector, columns) + value

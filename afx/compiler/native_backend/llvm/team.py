@@ -63,6 +63,7 @@ class Team:
 
     # -- functions ----------------------------------------------------------------------------------------------------
     def _share(self) -> None:
+        """Have a team run the parts of a job: publish it, take parts as the others do, and wait until all are done."""
         w = self.w
         ticket = w.let(f"add i64 {self._load('%team', TICKET, 'monotonic')}, {JOB}")
         number = w.let(f"and i64 {ticket}, {-JOB}")
@@ -235,6 +236,7 @@ class KernelEntry:
         self.w.function(f"ptr @{name}(ptr %self, ptr %args, i64 %count)", lambda: self._body(main))
 
     def _body(self, main: str) -> None:
+        """Write what Python calls: arguments are checked, the lock is released, the program runs, errors are answered."""
         w, program = self.w, self.program
         if program.block.is_shared:
             w.when(w.let("icmp eq i64 %count, 2"), self._help)

@@ -154,6 +154,7 @@ class Nest(Leaf):
         return [f"for {axes} in {join_lengths(self.space)}:{comment}", *["    " + line for line in body]]
 
     def _inside(self, names: Names) -> list[str]:
+        """Return the lines of one element: values that are used more than once have names of their own."""
         rank, texts, lines = len(self.space), [""] * len(self.values), list[str]()
         ends = {k for k, _ in self.stores} | {k for k, *_ in self.folds}
         uses = [sum([k in op.args for op in self.operations]) for k in range(len(self.values))]

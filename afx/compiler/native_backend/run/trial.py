@@ -94,6 +94,7 @@ class Trial:
         return min(self._seconds[1], default=math.inf)
 
     def _verdict(self) -> bool | None:
+        """Return whether the kernel is faster, as far as the calls so far tell; None where more of them are needed."""
         job, limits, kernel_time = self._job, self._job.target.native, self.kernel_seconds
         numpy_times, calls = self._seconds[0], len(self._seconds[1])
         known = min([job.least_seconds, *numpy_times])

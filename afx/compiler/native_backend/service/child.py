@@ -179,6 +179,7 @@ class _Watch:
         self._since, self._is_busy = time.monotonic(), False
 
     def _watch(self) -> None:
+        """Give signs of life while the process is busy; end it when its parent is gone, or it was idle for long."""
         while True:
             time.sleep(WATCH_SECONDS)
             is_idle = not self._is_busy and time.monotonic() - self._since > IDLE_SECONDS

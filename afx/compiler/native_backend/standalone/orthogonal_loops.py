@@ -210,6 +210,8 @@ def _eigh(w: Writer, dtypes: Sequence[str], *, is_upper: bool = False, has_vecto
 
 
 def _diagonalize(m: Stacks, x: Elements, n: Lanes, v: Elements | None) -> None:
+    """Turn pairs of rows and columns until the elements beside the diagonal are negligible, and v with them."""
+
     def turn(p: Lanes, q: Lanes, turned: Elements) -> None:
         beside = x[p, q]
         for _ in given(m.w, beside.unary("fabs").compare("ogt", NEGLIGIBLE)):

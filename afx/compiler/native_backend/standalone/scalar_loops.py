@@ -57,6 +57,7 @@ def define_loop(w: Writer, loop: UfuncLoop) -> None:
 
 
 def _body(w: Writer, loop: UfuncLoop, formula: Formula) -> None:
+    """Write a loop with the signature of NumPy's: over vectors where all operands are dense doubles, then over the rest."""
     count = w.let("load i64, ptr %sizes")
     pointers = [w.let(f"load ptr, ptr {w.shifted('%args', 8 * k)}") for k in range(len(loop.dtypes))]
     steps = [w.let(f"load i64, ptr {w.shifted('%steps', 8 * k)}") for k in range(len(loop.dtypes))]

@@ -96,6 +96,7 @@ class _Sort:
 
     # -- short rows: the place of an element is how many stand in front of it --
     def _count(self) -> None:
+        """Sort a short row: the place of each element is the number of those that come before it."""
         w, n, lanes = self.w, self.n, 4 * VECTOR // self.key_bytes
         end = (n + (lanes - 1)) & -lanes
         keys, places = self._memory(self._key_kind, n.constant(0)), self._memory(self._key_kind, end)
@@ -142,6 +143,7 @@ class _Sort:
 
     # -- long rows: stable passes, a digit each; where all elements have the same one, none --
     def _sort_by_digits(self) -> None:
+        """Sort a row digit by digit, from the lowest on, each by counting; a digit that all elements share is left out."""
         w, n, (count, bits) = self.w, self.n, DIGITS[self.size]
         counts = self._memory("i32", n * 3)
         for i in each(w, 0, count << bits):
