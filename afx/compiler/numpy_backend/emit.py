@@ -336,7 +336,7 @@ class _Emitter:
     def _kernel(self, call: Call) -> str:
         """Enter an implementation that is prepared for each set of buffers."""
         name = f"{call.op}_{self.names.of(call.outputs[0])}"
-        avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in call.operands]
+        avals = [x.aval for x in call.operands]
         make = lookup(call.op).lowering.make_kernel
         assert make is not None
         made = partial(made_kernel, make, avals, dict(call.params))

@@ -260,7 +260,7 @@ def _kind(x: Operand) -> str:
     if isinstance(x, Buffer):
         return "" if x.shape else KINDS.get(x.dtype, "")
     value = x.literal.value
-    kind = KINDS.get(x.literal.aval.dtype, "")
+    kind = KINDS.get(x.dtype, "")
     return kind if type(value).__name__ == kind else ""
 
 
@@ -351,9 +351,9 @@ def _unchecked(calls: Sequence[Call], body: Schedule) -> list[Buffer]:
     for call in calls:
         form = _form(call)
         assert form is not None
-        shown |= {x.index for k, x in enumerate(call.operands) if k in form.passing and isinstance(x, Buffer)}
+        shown |= {x.index for k, x in enumerate(call.operands) if k in form.passing}
     values = [*body.inputs, *[call.outputs[0] for call in calls]]
-    read = {x.index for call in calls for x in call.operands if isinstance(x, Buffer)}
+    read = {x.index for call in calls for x in call.operands}
     made = {call.outputs[0].index for call in calls}
     floats = [x for x in values if _kind(x) == "float" and x.index not in shown]
     return [x for x in floats if x.index in read or x.index in made]

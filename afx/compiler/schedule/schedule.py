@@ -100,11 +100,23 @@ class Number(Printable):
         form: ``array``: an array of no axes; ``filled``: an array of `shape` that holds it everywhere; ``scalar``: a
             NumPy scalar of its dtype.
         shape: of ``filled`` ones; within a `Fused`, the shape of the whole value.
+        index: that of no variable.
     """
 
+    index: ClassVar[int] = -1
     literal: Scalar
     form: Literal["array", "filled", "scalar"] = "array"
     shape: Shape = ()
+
+    @property
+    def aval(self) -> Aval:
+        """Its dtype, without axes."""
+        return self.literal.aval
+
+    @property
+    def dtype(self) -> DType:
+        """Its dtype."""
+        return self.aval.dtype
 
     def __str__(self) -> str:
         return str(self.literal) if self.form != "filled" else f"{self.literal}[{','.join(map(str, self.shape))}]"

@@ -139,7 +139,7 @@ class BlockBuilder:
             return location
         key = (x.literal, x.shape if x.form == "filled" else ())
         if key not in self._filled:
-            self._filled[key] = self.constant(np.full(key[1], x.literal.value, x.literal.aval.dtype))
+            self._filled[key] = self.constant(np.full(key[1], x.literal.value, x.dtype))
         return self._filled[key]
 
     def dense(self, x: Operand) -> Location:
@@ -267,7 +267,7 @@ class BlockBuilder:
     def value(self, group: Group, k: int, x: Operand) -> int:
         """Return the number that an operand has in the group ``k``."""
         if not isinstance(x, Buffer):
-            return group.add(Number(x.literal.value, dtype_name(x.literal.aval.dtype)))
+            return group.add(Number(x.literal.value, dtype_name(x.dtype)))
         location = self.locations[x.index]
         if self.defined.get(location.owner) == k and self._is_made_in(k, x) and location.shape == group.space:
             return group.made[x.index]

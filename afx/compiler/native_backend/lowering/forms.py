@@ -242,11 +242,6 @@ REDUCTIONS = {"reduce": _reduce, "turned_reduce": _turned_reduce, "unrolled_redu
 # --- Native forms of elementwise calls, which share loops: ufuncs of NumPy and SciPy, casts, choices
 
 
-def dtype_of(x: Operand) -> Any:
-    """Return NumPy's dtype of an operand."""
-    return x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype
-
-
 def add_ufunc(b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], quiet: ErrorState) -> None:
     """Add a call of a ufunc of NumPy to a block, in the dtypes of the loop that NumPy takes.
 
@@ -256,7 +251,7 @@ def add_ufunc(b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operand], qu
     ufunc = getattr(np, name, None)
     if not isinstance(ufunc, np.ufunc):
         raise UnsupportedError(f"{name}: no ufunc of NumPy")
-    types = tuple(map(dtype_name, ufunc.resolve_dtypes((*map(dtype_of, xs), *[None] * ufunc.nout))))
+    types = tuple(map(dtype_name, ufunc.resolve_dtypes((*[x.dtype for x in xs], *[None] * ufunc.nout))))
     if dtype_name(out.dtype) != types[-1]:
         raise UnsupportedError(f"{name}: NumPy's result has another dtype")
     make = _operation(b, name, types)
@@ -329,7 +324,7 @@ def add_scipy_ufunc(b: BlockBuilder, out: Buffer, name: str, xs: Sequence[Operan
     Raises:
         UnsupportedError: operands are of several dtypes.
     """
-    types = [dtype_name(dtype_of(x)) for x in (*xs, out)]
+    types = [dtype_name(x.dtype) for x in (*xs, out)]
     if len(set(types)) > 1:
         raise UnsupportedError(f"{name} of operands of several dtypes")
     function: UfuncLoop | Fast
@@ -352,8 +347,7 @@ def lower_fold(b: BlockBuilder, call: Call) -> bool:
         return False
     x, ufunc, axes = reduction
     out = call.outputs[0]
-    dtype = x.literal.aval.dtype if isinstance(x, ScheduleNumber) else x.dtype
-    if 0 in x.shape or scalar_op(ufunc).lane is None or dtype != out.dtype or out.dtype.char not in "fd":
+    if 0 in x.shape or scalar_op(ufunc).lane is None or x.dtype != out.dtype or out.dtype.char not in "fd":
         return False
     if call.method == "reduce" and _is_lone_reduction(b, x, axes):
         return False

@@ -481,8 +481,7 @@ def lower_schedule(
         raise UnsupportedError("more memory than NumPy's plan")
     inputs = [Param(b.shape, dtype_name(b.dtype), True) for b in schedule.inputs]
     results = [r.operand for r in schedule.results]
-    avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in results]
-    outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
+    outputs = [Param(x.aval.shape, dtype_name(x.dtype), False) for x in results]
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
     releases = converted.block.nanoseconds > target.native.release_min_nanoseconds
     block = cut_block(donate_memory(converted.block, schedule), target.native) if threads else converted.block

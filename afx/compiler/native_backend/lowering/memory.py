@@ -390,7 +390,7 @@ def _chosen(schedule: Schedule) -> list[tuple[int, int]]:
         for i in schedule.instructions
         if isinstance(i, Alloc) and i.buffer.storage == "donated"
     }
-    results = [r.operand.index if isinstance(r.operand, Buffer) else -1 for r in schedule.results]
+    results = [r.operand.index for r in schedule.results]
     return [
         (len(schedule.inputs) + k, given[index])
         for k, index in enumerate(results)

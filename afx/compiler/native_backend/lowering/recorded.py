@@ -16,7 +16,6 @@ from afx.compiler.native_backend.lowering.forms import (
     add_scipy_ufunc,
     add_select,
     add_ufunc,
-    dtype_of,
     find_extreme,
     index,
     lower_fold,
@@ -300,15 +299,15 @@ class Calls(Arrays):
         """Return what a ufunc makes of arrays, and numbers of their dtype; one that NumPy has not is SciPy's."""
         values, loop = self._values(xs), getattr(np, name, None)
         if loop is None:
-            return self._made(_common_shape(values), dtype_of(values[0]), add_scipy_ufunc, name, values, self.quiet)
-        dtype = loop.resolve_dtypes((*map(dtype_of, values), None))[-1]
+            return self._made(_common_shape(values), values[0].dtype, add_scipy_ufunc, name, values, self.quiet)
+        dtype = loop.resolve_dtypes((*[v.dtype for v in values], None))[-1]
         quiet = None if scalar_op(name).is_quiet else self.quiet
         return self._made(_common_shape(values), dtype, add_ufunc, name, values, quiet)
 
     def where(self, test: Any, x: Any, y: Any) -> Any:
         """Return elements of one of two arrays; of two numbers, in float64."""
         values = [*self._values((test,)), *self._values((x, y))]
-        return self._made(_common_shape(values), dtype_of(values[1]), add_select, values)
+        return self._made(_common_shape(values), values[1].dtype, add_select, values)
 
     def replace(self, to: Recorded, x: Any, *, where: Any = True, **_: Any) -> None:
         """Write elements over others, all or some."""
