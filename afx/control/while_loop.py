@@ -30,7 +30,7 @@ from afx.control._subgraphs import (
 )
 from afx.control.scan import scan
 from afx.core import Array, ArrayLike, Aval, Tracer, aval_of, bind, to_array
-from afx.core.graph import Atom, Equation, Graph, Literal, Var
+from afx.core.graph import Atom, Equation, Graph, Literal, Var, indices_of
 from afx.core.primitive import Bools, JointPullback, Lowering, Params, Primitive, Tangents, Value, Values, to_argument
 from afx.core.tracing.traces import BatchTracer, Unbatched, evaluate
 from afx.errors import DtypeError, ShapeError
@@ -221,8 +221,7 @@ def _make_steps(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> StepGr
 
 def _read(graph: Graph) -> set[int]:
     """Return the numbers of the variables that equations and outputs of a graph read."""
-    atoms = [a for eq in graph.equations for a in eq.inputs]
-    return {a.index for a in (*atoms, *graph.outputs) if isinstance(a, Var)}
+    return indices_of([*graph.outputs, *[a for eq in graph.equations for a in eq.inputs]])
 
 
 def _changes(residual: Atom, consts: int) -> bool:

@@ -91,6 +91,15 @@ Atom = Var | Literal
 Atoms = tuple[Atom, ...]
 
 
+def indices_of(atoms: Iterable[Atom]) -> set[int]:
+    """Return the numbers of the variables among atoms.
+
+    >>> indices_of([Var(3, Aval((), np.dtype(bool))), Literal(1.0, Aval((), np.dtype(float)))])
+    {3}
+    """
+    return {a.index for a in atoms if isinstance(a, Var)}
+
+
 @attrs.frozen(repr=False)
 class Equation(Printable):
     """One operation: ``outputs = primitive[params](inputs)``.
@@ -651,7 +660,7 @@ def op_has_effects(p: Primitive, params: Iterable[Any]) -> bool:
 
 def drop_effects(equations: Sequence[Equation], outputs: Iterable[Atom]) -> list[Equation]:
     """Return equations without those that run for their effect alone: neither others nor the outputs read their results."""
-    read = {a.index for atoms in [*[eq.inputs for eq in equations], outputs] for a in atoms if isinstance(a, Var)}
+    read = indices_of([*outputs, *[a for eq in equations for a in eq.inputs]])
     return [eq for eq in equations if not has_effects(eq) or not read.isdisjoint([v.index for v in eq.outputs])]
 
 

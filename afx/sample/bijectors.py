@@ -12,7 +12,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core import Array, Tracer, aval_of, is_traced
-from afx.core.graph import Var
+from afx.core.graph import indices_of
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 from afx.ops import arctanh, concat, cumsum, diagonal, matmul, sqrt, sum as sum_, tanh, vecdot, vector_norm
 from afx.ops.creation.creation import asarray, ones_like, zeros, zeros_like
@@ -500,10 +500,10 @@ def check_dependence(log_density: Callable[[T], Any], constraints: Constraints, 
         return checked_density(log_density(constrain(constraints, position))) + log_det(constraints, position)
 
     graph = trace(density)(position)
-    read = {atom.index for atom in graph.outputs if isinstance(atom, Var)}
+    read = indices_of(graph.outputs)
     for eq in reversed(graph.equations):
         if any(var.index in read for var in eq.outputs):
-            read |= {atom.index for atom in eq.inputs if isinstance(atom, Var)}
+            read |= indices_of(eq.inputs)
     for path, var in zip(pytree.paths(pytree.structure(position)), graph.inputs, strict=True):
         if var.index not in read and var.aval.size:
             raise ArgumentError(

@@ -19,7 +19,7 @@ from afx.compiler.graph.builder import GraphBuilder
 from afx.compiler.schedule.schedule import ScanSpec
 from afx.compiler.target import Target
 from afx.core import Aval
-from afx.core.graph import Atom, Atoms, Equation, Graph, Var
+from afx.core.graph import Atom, Atoms, Equation, Graph, Var, indices_of
 from afx.core.primitive import Printable
 from afx.core.scalar_ops import scalar_op
 from afx.core.tracing.traces import renumber
@@ -94,10 +94,6 @@ def _may_move(eq: Equation, target: Target) -> bool:
     return is_plain and {name for name, _ in eq.params} <= {"dtype"} and eq.aval.size <= target.fission_max_elements
 
 
-def _variables(atoms: Sequence[Atom]) -> set[int]:
-    return {a.index for a in atoms if isinstance(a, Var)}
-
-
 def _split(spec: ScanSpec, step: Graph, target: Target) -> Fission | None:
     """Return a loop whose step is cut: what can run before all steps or behind them; None where that does not pay."""
     heads = _heads(spec, step, target)
@@ -106,16 +102,16 @@ def _split(spec: ScanSpec, step: Graph, target: Target) -> Fission | None:
     if not heads and not tails:
         return None
     middle = _without(rest, tails)
-    made = _variables([eq.outputs[0] for eq in tails])
+    made = indices_of([eq.outputs[0] for eq in tails])
     results = step.outputs[spec.carry :]
     kept = [k for k, a in enumerate(results) if not (isinstance(a, Var) and a.index in made)]
     inner = [v for eq in middle for v in eq.outputs]
     first = spec.consts + spec.carry
     carried = step.inputs[spec.consts : first]
-    wanted = _variables([a for eq in tails for a in eq.inputs]) - _variables([results[k] for k in kept])
+    wanted = indices_of([a for eq in tails for a in eq.inputs]) - indices_of([results[k] for k in kept])
     cuts = [v for v in (*carried, *inner) if v.index in wanted]
-    read = _variables([a for eq in middle for a in eq.inputs]) | _variables(step.outputs[: spec.carry])
-    read |= _variables([results[k] for k in kept])
+    read = indices_of([a for eq in middle for a in eq.inputs]) | indices_of(step.outputs[: spec.carry])
+    read |= indices_of([results[k] for k in kept])
     walked = [k for k, v in enumerate(step.inputs[first:]) if v.index in read]
     given = [eq.outputs[0] for eq in heads if eq.outputs[0].index in read]
     if sum([v.aval.nbytes for v in cuts]) > target.fission_max_growth * sum([a.aval.nbytes for a in results]):
@@ -127,8 +123,8 @@ def _split(spec: ScanSpec, step: Graph, target: Target) -> Fission | None:
 
 
 def _without(equations: Sequence[Equation], some: Sequence[Equation]) -> list[Equation]:
-    made = _variables([v for eq in some for v in eq.outputs])
-    return [eq for eq in equations if not made & _variables(eq.outputs)]
+    made = indices_of([v for eq in some for v in eq.outputs])
+    return [eq for eq in equations if not made & indices_of(eq.outputs)]
 
 
 def _heads(spec: ScanSpec, step: Graph, target: Target) -> list[Equation]:
@@ -137,7 +133,7 @@ def _heads(spec: ScanSpec, step: Graph, target: Target) -> list[Equation]:
     free = rows | {v.index for v in step.inputs[: spec.consts]} | {v.index for v, _ in step.constants}
     able: list[Equation] = []
     for eq in step.equations:
-        read = _variables(eq.inputs)
+        read = indices_of(eq.inputs)
         if _may_move(eq, target) and read <= free and read & rows:
             able.append(eq)
             rows.add(eq.outputs[0].index)
@@ -146,23 +142,23 @@ def _heads(spec: ScanSpec, step: Graph, target: Target) -> list[Equation]:
     for eq in reversed(able):
         if _calls(eq) or eq.outputs[0].index in wanted:
             heads.append(eq)
-            wanted |= _variables(eq.inputs)
+            wanted |= indices_of(eq.inputs)
     return heads[::-1]
 
 
 def _tails(spec: ScanSpec, step: Graph, rest: Sequence[Equation], target: Target) -> list[Equation]:
     """Return the functions that no later step waits for, with the operations behind them."""
-    read = _variables(step.outputs[: spec.carry])
-    shared = _variables([*step.inputs[: spec.consts], *[v for v, _ in step.constants]])
+    read = indices_of(step.outputs[: spec.carry])
+    shared = indices_of([*step.inputs[: spec.consts], *[v for v, _ in step.constants]])
     able: list[Equation] = []
     for eq in reversed(rest):
-        if _may_move(eq, target) and eq.outputs[0].index not in read and _variables(eq.inputs) - shared:
+        if _may_move(eq, target) and eq.outputs[0].index not in read and indices_of(eq.inputs) - shared:
             able.append(eq)
         else:
-            read |= _variables(eq.inputs)
+            read |= indices_of(eq.inputs)
     dependent, tails = set[int](), list[Equation]()
     for eq in reversed(able):
-        if _calls(eq) or _variables(eq.inputs) & dependent:
+        if _calls(eq) or indices_of(eq.inputs) & dependent:
             tails.append(eq)
             dependent.add(eq.outputs[0].index)
     return tails

@@ -23,7 +23,18 @@ from afx.compiler.graph.selection_rules import add_embedded, any_selected, find_
 from afx.compiler.graph.strengthen import strengthen
 from afx.compiler.target import DEFAULT, Target
 from afx.core import Aval, Primitive, broadcast_shapes, with_ufunc
-from afx.core.graph import Atom, Atoms, Constant, Equation, Graph, Literal, Var, has_effects, number_variables
+from afx.core.graph import (
+    Atom,
+    Atoms,
+    Constant,
+    Equation,
+    Graph,
+    Literal,
+    Var,
+    has_effects,
+    indices_of,
+    number_variables,
+)
 
 # --- Constant rules: what depends on constants alone is computed while compiling, and so is what is made of choices
 # between them
@@ -505,7 +516,7 @@ def _rebuilt(
     outputs = [
         builder.broadcast(x, v.aval.shape) for x, v in zip(graph_into(builder, inputs), graph.outputs, strict=True)
     ]
-    needed = {a.index for a in outputs if isinstance(a, Var)}
+    needed = indices_of(outputs)
     equations = _find_needed(builder.equations, needed)
     constants = [(v, c) for v, c in builder.constants if v.index in needed]
     number_variables(inputs, constants, equations)

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from afx.core import Aval, DType, common_dtype
-from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
+from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, indices_of
 from afx.core.primitive import holds_graphs, precise, primitive_for_role
 from afx.core.tracing.traces import GraphTrace, evaluate, renumber
 
@@ -60,7 +60,7 @@ class _Strengthening:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._count = max([v.index for v in _atoms(graph) if isinstance(v, Var)], default=-1) + 1
+        self._count = max(indices_of(_atoms(graph)), default=-1) + 1
         self._wanted: dict[int, set[DType]] = {}
         self._made: dict[int, Var] = {}
         self._casts: dict[tuple[int, DType], Var] = {}

@@ -13,7 +13,7 @@ import numpy as np
 from afx.compiler.schedule.fusion import Group, Groups, by_ufunc, writes_into
 from afx.compiler.target import DEFAULT
 from afx.core.cached import maker_of
-from afx.core.graph import Equation, Var
+from afx.core.graph import Equation, Var, indices_of
 from afx.core.primitive import Printable
 
 # --- Arena: offsets into one block of memory, handed out and taken back
@@ -339,7 +339,7 @@ def _of_group(group: Group, out: Var, free: Collection[int], values: Mapping[int
     at = group.first_write(out)
     rest = group.equations[at + 1 :] if by_ufunc(group.equations[at]) else group.equations[at:]
     views = [eq for eq in group.equations if eq.primitive.lowering.may_alias]
-    later = {a.index for eq in (*rest, *views) for a in eq.inputs if isinstance(a, Var)}
+    later = indices_of([a for eq in (*rest, *views) for a in eq.inputs])
     later |= {v.index for v in group.whole}
     roots = [values[v.index].root for v in group.inputs]
     for var, root in zip(group.inputs, roots, strict=True):

@@ -16,7 +16,7 @@ from afx.compiler.schedule.schedule import ErrorState
 from afx.compiler.target import Target
 from afx.core import Aval, DType, Shape
 from afx.core.constants import SLOW_WITH_NUMBERS, reduce_in_transpose
-from afx.core.graph import Equation, Graph, Var
+from afx.core.graph import Equation, Graph, Var, indices_of
 from afx.core.primitive import Printable
 
 # --- Instruction selection: predicates on equations that tell which call of NumPy computes one best
@@ -460,7 +460,7 @@ def _ordered(graph: Graph, groups: Sequence[list[int]], spaces: Sequence[Iterati
     """Return the groups, each after those that it depends on, otherwise in the graph's order."""
     owner = {v.index: g for g, group in enumerate(groups) for k in group for v in graph.equations[k].outputs}
     waits, unlocks = [set[int]() for _ in groups], [list[int]() for _ in groups]  # by group: for which, and of which
-    read_elsewhere = {a.index for a in graph.outputs if isinstance(a, Var)}
+    read_elsewhere = indices_of(graph.outputs)
     for g, group in enumerate(groups):
         for k in group:
             for a in graph.equations[k].inputs:

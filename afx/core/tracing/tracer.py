@@ -134,14 +134,10 @@ def way_out() -> str:
             "examples/guides/array_api.md"
         )
     answers: list[str] = []
-    while frame is not None and _root(frame) in ("numpy", "scipy"):
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("numpy", "scipy"):
         answers += filter(None, map(_answer, _called(frame)))
         frame = frame.f_back
     return answers[-1] if answers else "compute with afx's functions"
-
-
-def _root(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _called(frame: FrameType) -> list[tuple[str, str]]:

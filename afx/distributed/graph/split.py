@@ -16,7 +16,7 @@ import numpy as np
 
 from afx.core import Aval
 from afx.core.cached import Cached
-from afx.core.graph import Equation, Graph, Literal, Var
+from afx.core.graph import Equation, Graph, Literal, Var, indices_of
 from afx.errors import ArgumentError
 from afx.transforms._arguments import describe
 
@@ -105,7 +105,7 @@ class GraphSplit:
     @Cached
     def output_slots(self) -> dict[int, int]:
         """The slot that computes each output, by the number of its variable; inputs and constants are on every rank."""
-        wanted = {atom.index for atom in self.graph.outputs if isinstance(atom, Var)}
+        wanted = indices_of(self.graph.outputs)
         return {
             var.index: slot
             for eq, slot in zip(self.graph, self.assignment, strict=True)
