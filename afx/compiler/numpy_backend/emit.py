@@ -271,7 +271,7 @@ class _Emitter:
         if call.method in ("apply", "copies"):
             self._apply(call, xs)
             return
-        if call.method == "native":
+        if call.is_kernel:
             self._native(call, xs)
             return
         out = self.write(call.outputs[0])

@@ -180,6 +180,11 @@ class Step(Printable):
     has_schedules: ClassVar[bool] = False
 
     @property
+    def is_kernel(self) -> bool:
+        """Whether it calls a kernel of the native back end."""
+        return False
+
+    @property
     def parts(self) -> tuple[Call | View, ...]:
         """The instructions that blocks of a space run, else none."""
         return ()
@@ -219,6 +224,11 @@ class Call(Step):
     error_state: ErrorState = ()
     equation: int = -1
     sliced: tuple[bool, ...] = ()
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it calls a kernel of the native back end."""
+        return self.method == "native"
 
     def __str__(self) -> str:
         name = self.op if self.method in ("ufunc", "into", "apply") else f"{self.op}.{self.method}"
@@ -512,6 +522,11 @@ class Schedule(Printable):
             yield from i.parts
             for schedule in i.schedules if i.has_schedules else ():
                 yield from schedule.at_any_depth()
+
+    @property
+    def donated(self) -> list[Buffer]:
+        """The buffers that are written into memory of arguments."""
+        return [i.buffer for i in self.instructions if isinstance(i, Alloc) and i.buffer.storage == "donated"]
 
     def depends_on_values(self) -> bool:
         """Tell whether its work does: it holds a loop that a condition ends, or a branch, at any depth."""

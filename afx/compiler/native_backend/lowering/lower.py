@@ -276,8 +276,7 @@ def split_schedule(
 
 def _on_new_memory(schedule: Schedule) -> Schedule:
     """Return a schedule that writes into no donated argument, so that NumPy's plan can start again."""
-    allocs = [i.buffer for i in schedule.instructions if isinstance(i, Alloc) and i.buffer.storage == "donated"]
-    new = {b.index: attrs.evolve(b, storage="pooled", location=0) for b in allocs}
+    new = {b.index: attrs.evolve(b, storage="pooled", location=0) for b in schedule.donated}
     return attrs.evolve(schedule, instructions=_replaced(schedule.instructions, new)) if new else schedule
 
 
@@ -412,8 +411,7 @@ class _Splitter:
         allocated = {i.buffer.index for i in self.schedule.instructions if isinstance(i, Alloc)}
         placed: list[Instruction] = []
         for k, i in enumerate(instructions):
-            is_native = isinstance(i, Call) and i.method == "native"
-            placed += [Alloc(b) for b in made_by(i) if b.index in allocated or (is_native and b.storage != "arena")]
+            placed += [Alloc(b) for b in made_by(i) if b.index in allocated or (i.is_kernel and b.storage != "arena")]
             placed.append(_replaced(i, moved))
             if k in freed:
                 placed.append(Free(tuple(freed[k])))
@@ -423,7 +421,7 @@ class _Splitter:
 
     def _overwritten(self, i: Instruction, out: Buffer) -> list[int]:
         """Return the owner whose memory an instruction takes for an output, as it reads it for the last time."""
-        if isinstance(i, Call) and i.method == "native":
+        if i.is_kernel:
             return []
         read = {self._owner(index) for index in reads_of(i)} & self._buffers.keys()
         return [k for k in read if (self._buffers[k].storage, self._buffers[k].location) == ("arena", out.location)]

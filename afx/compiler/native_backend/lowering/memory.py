@@ -14,7 +14,6 @@ from afx.compiler.native_backend.program.leaves import Nest
 from afx.compiler.native_backend.program.steps import Block, Step
 from afx.compiler.schedule.buffers import Arena
 from afx.compiler.schedule.schedule import (
-    Alloc,
     Branch,
     Buffer,
     Call,
@@ -385,11 +384,7 @@ def donate_memory(block: Block, schedule: Schedule) -> Block:
 
 def _chosen(schedule: Schedule) -> list[tuple[int, int]]:
     """Return the parameters of a program that NumPy's plan writes into others: results and arguments."""
-    given = {
-        i.buffer.index: i.buffer.location
-        for i in schedule.instructions
-        if isinstance(i, Alloc) and i.buffer.storage == "donated"
-    }
+    given = {b.index: b.location for b in schedule.donated}
     results = [r.operand.index for r in schedule.results]
     return [
         (len(schedule.inputs) + k, given[index])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
-from afx.compiler.schedule.schedule import Alloc, Loop, Schedule
+from afx.compiler.schedule.schedule import Loop, Schedule
 from afx.compiler.target import Target
 from afx.core.cached import Cached
 from afx.runtime.buffer_cache import IdleBuffers
@@ -88,11 +88,9 @@ class CodeJob:
     @Cached
     def hands_over(self) -> bool:
         """Whether a call that has begun may be run once more: it has loops, and no argument's memory is written into."""
-        instructions = self.schedule.instructions
-        if not [i for i in instructions if i.schedules]:  # around which there are no loops
+        if not [i for i in self.schedule if i.schedules]:  # around which there are no loops
             return False
-        is_given = any(isinstance(i, Alloc) and i.buffer.storage == "donated" for i in instructions)
-        return not is_given and any(isinstance(i, Loop) for i in self.schedule.at_any_depth())
+        return not self.schedule.donated and any(isinstance(i, Loop) for i in self.schedule.at_any_depth())
 
     @property
     def is_long(self) -> bool:

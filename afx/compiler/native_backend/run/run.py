@@ -23,7 +23,7 @@ from afx.compiler.native_backend.service.helper import log
 from afx.compiler.native_backend.service.link import Kernel
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, bound_bytes
 from afx.compiler.schedule.buffers import ALIGNMENT
-from afx.compiler.schedule.schedule import Alloc, Buffer, Call, Free, Instruction, Schedule, View
+from afx.compiler.schedule.schedule import Alloc, Buffer, Free, Instruction, Schedule, View
 from afx.compiler.target import Target, current
 from afx.core import Aval, DType, Shape
 from afx.core.tracing.tracer import NUMPY_ERRORS, stack_level
@@ -416,9 +416,7 @@ class MixedRunner:
 
 
 def _is_kernel_or_look(instruction: Instruction) -> bool:
-    return isinstance(instruction, View | Alloc | Free) or (
-        isinstance(instruction, Call) and instruction.method == "native"
-    )
+    return instruction.is_kernel or isinstance(instruction, View | Alloc | Free)
 
 
 def _bound(
