@@ -89,28 +89,28 @@ SHORT = {
 # its own commit.
 BUDGETS: dict[str, int] = {
     "afx": 8_810,
-    "compiler": 211_500,
-    "control": 26_950,
+    "compiler": 211_060,
+    "control": 26_930,
     "core": 39_310,
     "data": 5_340,
-    "distributed": 50_280,
+    "distributed": 50_270,
     "export": 67_250,
-    "integrate": 22_590,
+    "integrate": 22_780,
     "interpolate": 9_090,
     "io": 17_480,
-    "migrate": 66_490,
+    "migrate": 70_880,
     "ndimage": 7_430,
     "nn": 22_990,
     "numpy": 4_220,
-    "ops": 204_920,
+    "ops": 204_870,
     "optim": 52_130,
     "plot": 3_990,
     "pytree": 10_480,
     "random": 6_380,
     "runtime": 7_970,
-    "sample": 20_470,
-    "signal": 13_550,
-    "stats": 37_730,
+    "sample": 20_450,
+    "signal": 13_530,
+    "stats": 37_700,
     "train": 6_060,
     "transforms": 64_930,  # sets of patterns that are compared by hashes
 }
@@ -484,7 +484,7 @@ def test_nothing_else_stands_at_the_top_level() -> None:
 
 
 def test_installed_size() -> None:
-    """Installed, afx takes less than 5.64 MB, beside what Python caches of it."""
+    """Installed, afx takes less than 5.69 MB, beside what Python caches of it."""
     assert (
-        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_640_000
+        sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file()) < 5_690_000
     )

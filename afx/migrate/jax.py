@@ -222,7 +222,8 @@ equinox filter_eval_shape=eval_shape filter_hessian=hessian filter_jacfwd=jacfwd
   filter_vjp=vjp: afx.*
 jax.scipy.sparse.linalg bicgstab cg gmres: afx.migrate.for_jaxopt.*"""
 # names that are rewritten and yet differ, and how
-_NOTES = """diffrax.Bosh3 diffrax.Euler diffrax.Heun diffrax.Midpoint diffrax.Ralston: by PIDController dopri5's steps; between steps a cubic
+_NOTES = """\
+diffrax.Bosh3 diffrax.Euler diffrax.Heun diffrax.Midpoint diffrax.Ralston: dopri5's steps by PIDController; between steps a cubic
 diffrax.ImplicitEuler: takes steps of radau where PIDController has their size; fixed ones raise: write Kvaerno3, or a loop
 diffrax.VeryChord: fixed steps are those of Radau IIA, of order 5: agrees to the tolerance that such steps have
 jax.make_jaxpr: a Graph of afx's equations, which prints otherwise

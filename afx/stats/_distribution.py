@@ -356,7 +356,10 @@ def fit(
     for name in (*start, *fixed):
         if name not in names:
             raise ArgumentError(f"{who}.fit: there is no parameter {name!r}: its parameters are {', '.join(names)}")
-    data = _read_data(x, who)
+    data = read_real(x, who)
+    if not data.size:
+        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
+    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
     held = {name: read_real(value, who) for name, value in fixed.items()}
     kinds = _free(who, distribution, names, defaults, held)
     _check_given(who, kinds, held, start)
@@ -386,15 +389,6 @@ def fit(
     is_maximum = isfinite(before) & (slope <= STEEPEST)
     fitted = parameters(result.x, held, place)
     return {name: where(is_maximum, value, math.nan) if name in kinds else value for name, value in fitted.items()}
-
-
-def _read_data(x: ArrayLike, who: str) -> Array:
-    """Return data, if they are finite numbers, one or more."""
-    data = read_real(x, who)
-    if not data.size:
-        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
-    check_data(data, np.isfinite, who, "data are finite numbers", "leave them out")
-    return data
 
 
 def _steepest(who: str, result: Any, gradient: Array, remedy: str) -> Array:
