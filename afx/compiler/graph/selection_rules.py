@@ -289,7 +289,7 @@ def matmul_scattered(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, a
 
 
 def any_selected(b: GraphBuilder, p: Primitive, xs: Atoms, params: Params, aval: Aval) -> Atom | None:
-    """Whether any element of an axis was selected is true where there is an index; that of a number is the number's."""
+    """`any` of a mask that marks indices is true, if there is an index; of one that is a number everywhere it is that."""
     x, n = xs[0], number_of(b, xs[0])
     marked = [_marked(b, x, axis - x.aval.ndim) for axis in dict(params)["axis"]]
     if any(isinstance(at, Var) and at.aval.size for at in marked):

@@ -70,6 +70,7 @@ class CompiledVjp:
         whole = pair.forward.graph
         constants = [(v, constant.value) for v, constant in whole.constants]
         self._values = [value for _, value in constants]
+        # of arguments, constants and what the program makes: the variables that the way back may take from there
         there = [id(v) if v.aval.nbytes >= MIN_KEPT_BYTES else 0 for v in (*whole.inputs, *[v for v, _ in constants])]
         read = whole.outputs[count:]
         made = [v for v in read if id(v) not in there]

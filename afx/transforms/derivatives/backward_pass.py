@@ -48,6 +48,7 @@ class Masks(dict[int, Mask]):
         self.safe = safe
         self.is_ground: bool = tape.is_ground
         self._entries = tape.entries
+        # how many entries are inputs, None until it is asked for; where masks are given, those of inputs are wanted too
         self._inputs: int | None = 0 if given is not None else None
 
     def needs(self, mask: Mask | None, j: int) -> Mask | None:

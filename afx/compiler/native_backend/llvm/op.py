@@ -88,7 +88,7 @@ def stored(w: Writer, dtype: str, value: str, pointer: str) -> None:
     """Store elements as they are."""
     raw = w.let(f"zext {w.vector('i1')} {value} to {w.vector('i8')}") if dtype == "b1" else value
     kind = w.vector(memory_type(dtype))
-    if w.elements:
+    if w.elements:  # other lanes repeat these
         raw = shuffled(w, memory_type(dtype), raw, w.lanes, range(w.elements))
         kind = f"<{w.elements} x {memory_type(dtype)}>"
     w.line(f"store {kind} {raw}, ptr {pointer}, align {align(dtype)}")
