@@ -136,7 +136,7 @@ LEFT = {
     "from jax import lax\nlax.all_to_all(x, 'i', 0, 0)": r"outside of afx\.vmap",
     "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax": r"config\.update\(.jax_enable_x64., True\)",
     "import optax\no = optax.adafactor(0.1)": r"those of float32",
-    "import optimistix as optx\ns = optx.LevenbergMarquardt(1e-6, 1e-6)": r"afx has nothing of this name",
+    "import lineax as lx\ns = lx.QR()": r"afx has nothing of this name",
     "import diffrax\ns = diffrax.Euler()": r"between steps a cubic",
     "import jax.scipy.linalg as jsl\nx = jsl.inv(a, True)": r"afx's takes 1 by place",
     "from jax.experimental import sparse\nm = sparse.BCSR.fromdense(x)": r"afx\.sparse\.Csr\.from_entries",
