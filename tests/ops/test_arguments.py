@@ -23,7 +23,7 @@ INTEGERS: dict[str, Callable[[], object]] = {
     "diff: n": lambda: afx.diff(V, n=1.5),
     "polyder: m": lambda: afx.polyder(V, 0.5),
     "polyint: m": lambda: afx.polyint(V, "a"),
-    "vander: n": lambda: afx.vander(V, 2.5),
+    "vander: N": lambda: afx.vander(V, 2.5),
     "polyfit: deg": lambda: afx.polyfit(V, V, 1.5),
     "top_k: k": lambda: afx.top_k(V, 1.5),
     "tensorinv: ind": lambda: linalg.tensorinv(M, 1.5),
