@@ -5,19 +5,20 @@ from __future__ import annotations
 import enum
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
 
 from afx import pytree
+from afx.compiler.schedule.cost import flops
 from afx.compiler.target import current
 from afx.control.linear_solvers import gmres
 from afx.control.while_loop import while_loop
 from afx.core import Array, Aval, Function, Tracer, any_traced, argument_of, aval_of, epsilon, is_known, places_of, wrap
 from afx.core.dtypes import DType, float32, get_default_dtype
 from afx.core.graph import Graph, walk
-from afx.core.tracing.traces import GraphTrace, evaluate
+from afx.core.tracing.traces import GraphTrace, evaluate, renumber
 from afx.errors import AfxError, ConcreteValueError, DtypeError, OperandError, ShapeError, TracerError
 from afx.ops import abs as abs_, asarray, concat, full, max as max_, reshape, stop_gradient, where, zeros
 from afx.ops.linalg.solve import solve_or_nan
@@ -116,6 +117,7 @@ class Report:
 
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S", bound=Any)
 
 DENSE_MAX_UNKNOWNS = 512  # beyond, a Jacobian takes more memory and time than products with it
 
@@ -144,11 +146,18 @@ class Parametrized(Generic[R]):
 
     Attributes:
         fn: (vector, *params) to the result.
-        params: the floating arguments and all traced arrays that the user's function closes over.
+        params: the floating arguments and all arrays that the user's function closes over, traced or floating.
+        graph: of the function and the structure of its result; None where it asks for values, or nothing is compiled.
     """
 
     fn: Callable[..., R]
     params: list[Any]
+    graph: tuple[Graph, Any] | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """What tells functions apart that compute different things of the same parameters."""
+        return None if self.graph is None else (self.graph[1], *_key_of(self.graph[0]))
 
     def plain(self) -> Callable[..., R]:
         """Return the function of the vector alone, in which nothing is recorded."""
@@ -168,7 +177,13 @@ def begin_at(init: T, who: str) -> tuple[Array, Callable[[Array], T]]:
 
 
 def parametrize(
-    fn: Callable[..., R], inputs: Sequence[Callable[[Array], Any]], avals: Sequence[Aval], args: Any, who: str
+    fn: Callable[..., R],
+    inputs: Sequence[Callable[[Array], Any]],
+    avals: Sequence[Aval],
+    args: Any,
+    who: str,
+    *,
+    keeps_constants: bool = False,
 ) -> Parametrized[R]:
     """Return ``fn(*inputs, *args)`` as a function of vectors and of all that it has derivatives by.
 
@@ -178,6 +193,7 @@ def parametrize(
         avals: of the vectors.
         args: the function's other arguments, a tuple of trees; what is not floating stays as it is.
         who: the solver, for messages.
+        keeps_constants: whether arrays that it closes over stay its own, as where zeros among them matter.
     """
     check_callable(fn, who)
     leaves, treedef = pytree.flatten(args)
@@ -190,21 +206,43 @@ def parametrize(
         rest = pytree.unflatten(treedef, [next(given) if f else x for x, f in zip(leaves, floating, strict=True)])
         return fn(*[make(v) for make, v in zip(inputs, values[:count], strict=True)], *rest)
 
-    return _lift_closure(flat, [*avals, *[p.aval for p in params]], params, f"{who} of {name_of(fn)}")
-
-
-def _lift_closure(fn: Callable[..., R], avals: Sequence[Aval], params: list[Any], name: str) -> Parametrized[R]:
-    """Make what a function closes over a parameter; one with Python branches stays as it is."""
+    name, strong = f"{who} of {name_of(fn)}", [*avals, *[p.aval for p in params]]
+    strong = [Aval(a.shape, a.dtype) for a in strong]
     try:
-        with GraphTrace(name) as trace:
-            leaves, tree = pytree.flatten(fn(*[trace.input(Aval(a.shape, a.dtype)) for a in avals]))
-            graph = trace.finish([asarray(z) for z in leaves])
+        return lift_closure(flat, strong, params, name, keeps_constants=keeps_constants)
     except ConcreteValueError:
-        _check_closed_over(fn, avals, params, name)
-        return Parametrized(fn, params)
-    if not trace.lifted:
-        return Parametrized(fn, params)
-    return Parametrized(lambda *v: pytree.unflatten(tree, evaluate(graph, *v)), [*params, *trace.lifted])
+        _check_closed_over(flat, strong, params, name)
+        return Parametrized(flat, params)
+
+
+def lift_closure(
+    fn: Callable[..., R], avals: Sequence[Aval], params: Sequence[Any], name: str, *, keeps_constants: bool = False
+) -> Parametrized[R]:
+    """Return a function of vectors and parameters, of these avals, with what it closes over as parameters too.
+
+    Floating arrays are among them unless it ``keeps_constants``, so that one program serves a function of all data.
+
+    Raises:
+        ConcreteValueError: it asks for values.
+    """
+    with GraphTrace(name) as trace:
+        leaves, tree = pytree.flatten(fn(*map(trace.input, avals)))
+        graph = trace.finish([asarray(z) for z in leaves])
+    if is_disabled() and not trace.lifted:
+        return Parametrized(fn, [*params])
+    graph, arrays = (graph, []) if keeps_constants else _lift_constants(graph)
+    lifted = [*params, *trace.lifted, *arrays]
+    return Parametrized(lambda *v: pytree.unflatten(tree, evaluate(graph, *v)), lifted, (graph, tree))
+
+
+def _lift_constants(graph: Graph) -> tuple[Graph, list[Array]]:
+    """Return a graph whose floating constants are inputs, behind the others, and these constants."""
+    moved = [(v, c) for v, c in graph.constants if v.aval.dtype.kind in "fc" and not v.aval.weak]
+    if not moved:
+        return graph, []
+    kept = [(v, c) for v, c in graph.constants if v.aval.dtype.kind not in "fc" or v.aval.weak]
+    lifted = renumber([*graph.inputs, *[v for v, _ in moved]], kept, graph.equations, graph.outputs)
+    return lifted, [wrap(c.value) for _, c in moved]
 
 
 def _check_closed_over(fn: Function, avals: Sequence[Aval], params: list[Any], name: str) -> None:
@@ -315,14 +353,18 @@ def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) 
 # with it the machine code, of the one before. One that holds large constants is kept where it is met again.
 
 PROGRAMS_MAX: Final = 64
+EAGER_STEPS: Final = 10  # measured: tracing and compiling a solver's step takes the time of about ten of its steps
+EAGER_FLOPS: Final = 10_000_000  # of an evaluation; ten that are made twice would take longer than compiling
 KEPT_BYTES_MAX: Final = 1 << 20  # of the constants of a program that is kept from its first call on
 COMPARED_BYTES_MAX: Final = 1 << 26  # of those of one that is kept at all: comparing more costs what planning does
 
+Program: TypeAlias = "tuple[CompiledGraph, Any]"  # with the structure of what it returns
+
 # the last used behind; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are
 # whole, and what another thread has taken out meanwhile is made again
-_programs: dict[Hashable, CompiledGraph] = {}
+_programs: dict[Hashable, Program] = {}
 _owned: dict[int, tuple[Callable[[], object], dict[Hashable, Function]]] = {}  # by the objects' addresses
-_met: dict[Hashable, bool] = {}  # programs with large constants, which are kept where they are met again
+_met: dict[Hashable, bool] = {}  # programs with large constants, and solvers, which are kept where they are met again
 
 
 def are_plain(*trees: Any) -> bool:
@@ -339,7 +381,7 @@ def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T
     _, traced = _trace(fn, trees, name)
     if traced.lifted:
         raise TracerError(f"{name}: the function closes over a traced array; run it in Python")
-    program = _program(CompiledGraph(traced.graph))
+    program = _program(traced)[0]
 
     def run(*trees: Any) -> T:
         outs = program.plan(*[argument_of(x, name) for x in pytree.leaves(trees)])
@@ -374,28 +416,87 @@ def are_known(*trees: Any) -> bool:
     return not is_disabled() and all(map(is_known, pytree.leaves(trees)))
 
 
-def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:
+def run_or_compile(fn: Callable[..., T], *trees: Any, name: str, key: Hashable = None) -> T:
     """Return ``fn(*trees)``: by a plan where values are known and the function can be traced, in Python otherwise.
 
     Where derivatives are taken, of arguments or of what the function closes over, it is one operation, whose way back is
-    compiled as well.
+    compiled as well. Functions of an equal key, which says all that they close over, are traced once.
     """
     if are_known(*trees):
         try:
-            return _run_as_one(fn, trees, name)
+            return _run_as_one(fn, trees, name, key)
         except AfxError:
             pass  # Python's run says what is wrong, if anything is
     return fn(*trees)
 
 
-def _run_as_one(fn: Callable[..., T], trees: tuple[Any, ...], name: str) -> T:
-    leaves, traced = _trace(fn, trees, name)
-    if not all(map(is_known, traced.lifted)):
-        raise TracerError(f"{name}: the function closes over an unknown array; run it in Python")
-    result: T = pytree.unflatten(
-        traced.out_tree, list(call(_program(CompiledGraph(traced.graph)), *leaves, *traced.lifted))
-    )
+def _run_as_one(fn: Callable[..., T], trees: tuple[Any, ...], name: str, key: Hashable) -> T:
+    _drop_forgotten()
+    known, lifted = None if key is None else _programs.get(key), list[Any]()
+    if known is None:
+        traced = _trace(fn, trees, name)[1]
+        lifted = traced.lifted
+        if not all(map(is_known, lifted)):
+            raise TracerError(f"{name}: the function closes over an unknown array; run it in Python")
+        known = _program(traced, None if lifted else key)
+    else:
+        _keep(key, known)
+    result: T = pytree.unflatten(known[1], list(call(known[0], *pytree.leaves(trees), *lifted)))
     return result
+
+
+def solve(
+    run: Callable[..., S],
+    *trees: Any,
+    of: Sequence[Parametrized[Any]],
+    options: Hashable,
+    limit: int,
+    name: str,
+    begins_in_python: bool = True,
+) -> S:
+    """Return ``run(*trees, limit)``, the last state of a solver, whose status says whether so many steps were enough.
+
+    A first run is Python's as far as it is short. Longer ones, and those that follow, are compiled; they begin at the start,
+    so that their bits are those of `jit`.
+
+    Args:
+        run: the solver; it closes over nothing but the functions and the options.
+        *trees: what it takes: the start, and all parameters.
+        of: the user's functions; without any it is Python's.
+        options: what else tells the solver from others; None where that is not known.
+        limit: of steps.
+        name: for messages.
+        begins_in_python: whether a first run may be Python's.
+    """
+    if not all(problem.graph for problem in of) or not of or not are_known(*trees):
+        return run(*trees, limit)
+    key = _key_of_solver(name, (options, limit), of, trees)
+    if key is None or key not in _met:
+        if key is not None:
+            _note(key)
+        work = sum([flops(problem.graph[0]) for problem in of if problem.graph])
+        if begins_in_python and work <= EAGER_FLOPS:
+            found = run(*trees, min(limit, EAGER_STEPS))
+            if limit <= EAGER_STEPS or int(found.status) != int(Status.ITERATION_LIMIT):
+                return found
+    return run_or_compile(lambda *xs: run(*xs, limit), *trees, name=name, key=key)
+
+
+def _key_of_solver(name: str, options: Any, of: Sequence[Parametrized[Any]], trees: tuple[Any, ...]) -> Hashable:
+    """Return what determines a solver's program; None where it is not known, or holds large constants."""
+    graphs = [problem.graph[0] for problem in of if problem.graph]
+    if options[0] is None or sum(map(_bytes_of_constants, graphs)) > KEPT_BYTES_MAX:
+        return None
+    leaves, treedef = pytree.flatten(trees)
+    kinds = treedef, orders(treedef), *[aval_of(x, name) for x in leaves]
+    return _Key((name, options, get_default_dtype(), current.key, kinds, *[problem.key for problem in of]))
+
+
+@attrs.frozen(cache_hash=True)
+class _Key:
+    """What determines a solver's program, hashed once."""
+
+    parts: tuple[Any, ...]
 
 
 def _trace(fn: Function, trees: tuple[Any, ...], name: str) -> tuple[list[Any], Traced]:
@@ -406,23 +507,37 @@ def _trace(fn: Function, trees: tuple[Any, ...], name: str) -> tuple[list[Any], 
     return leaves, to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
 
 
-def _program(new: CompiledGraph) -> CompiledGraph:
-    """Return the program of a graph that was met before, else this one."""
-    graphs = list(walk(new.graph))
-    constants = [c for graph in graphs for _, c in graph.constants]
-    total = sum([c.value.nbytes for c in constants])
-    _drop_forgotten()
-    if total > COMPARED_BYTES_MAX:
-        return new
-    key = (current.key, tuple(map(hash, constants)), _lines(graphs))
-    if total > KEPT_BYTES_MAX and key not in _met:
-        _met[key] = True
-        _drop_first(_met)
-        return new
-    known = _programs.pop((*key, new), new)
-    _programs[*key, new] = known
-    _drop_first(_programs)
+def _program(traced: Traced, key: Hashable = None) -> Program:
+    """Return the program of a key, or without one of a graph that was met before, else this one."""
+    new = CompiledGraph(traced.graph), traced.out_tree
+    if key is None:
+        total = _bytes_of_constants(traced.graph)
+        _drop_forgotten()
+        if total > COMPARED_BYTES_MAX:
+            return new
+        heads = current.key, traced.out_tree, orders(traced.out_tree), *_key_of(traced.graph)
+        if total > KEPT_BYTES_MAX and heads[:-1] not in _met:
+            _note(heads[:-1])
+            return new
+        key = heads
+    known = _programs.get(key, new)
+    _keep(key, known)
     return known
+
+
+def _bytes_of_constants(graph: Graph) -> int:
+    return sum([c.value.nbytes for inner in walk(graph) for _, c in inner.constants])
+
+
+def _keep(key: Hashable, program: Program) -> None:
+    _programs.pop(key, None)
+    _programs[key] = program
+    _drop_first(_programs)
+
+
+def _note(key: Hashable) -> None:
+    _met[key] = True
+    _drop_first(_met)
 
 
 def _drop_first(known: dict[Hashable, Any]) -> None:
@@ -432,9 +547,15 @@ def _drop_first(known: dict[Hashable, Any]) -> None:
 
 def _drop_forgotten() -> None:
     """Let go of programs whose plans have been forgotten."""
-    for key, program in _programs.copy().items():
+    for key, (program, _) in _programs.copy().items():
         if program.is_forgotten:
             _programs.pop(key, None)
+
+
+def _key_of(graph: Graph) -> tuple[Hashable, ...]:
+    """Return what graphs of one program have in common: the hashes of constants first, whose comparison takes longest."""
+    graphs = list(walk(graph))
+    return tuple([hash(c) for inner in graphs for _, c in inner.constants]), _lines(graphs), CompiledGraph(graph)
 
 
 def _lines(graphs: Sequence[Graph]) -> Hashable:
@@ -448,11 +569,6 @@ def _lines(graphs: Sequence[Graph]) -> Hashable:
 
 # --- Pieces that solvers share: results and bounds as vectors, norms, and the loop that runs until a status is
 # reached
-
-EAGER_STEPS: Final = 10  # measured: tracing and compiling a solver's step takes the time of about ten of its steps
-
-
-S = TypeVar("S", bound=Any)
 
 
 def iterate(state: S, advance: Callable[[S], S], limit: int) -> S:

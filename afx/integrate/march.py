@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -10,16 +10,18 @@ import numpy as np
 
 from afx.control.scan import scan
 from afx.control.solving import (
+    EAGER_STEPS,
     Status,
     are_known,
     attach_implicit_derivative,
     choose_status,
+    lift_closure,
     parametrize,
-    run_or_compile,
+    solve,
 )
 from afx.control.while_loop import fori_loop, while_loop
-from afx.core import Array, ArrayLike, Aval, epsilon, is_traced
-from afx.errors import ArgumentError
+from afx.core import Array, ArrayLike, Aval, aval_of, epsilon, is_traced
+from afx.errors import AfxError, ArgumentError
 from afx.integrate.step import (
     Field,
     Method,
@@ -222,8 +224,6 @@ def events_of(
 
 # --- March: the steps of an initial value problem, up to the last of the requested times
 
-EAGER_STEPS = 10  # measured: tracing a march takes the time of about ten of its steps
-
 
 @attrs.frozen(eq=False)
 class Control:
@@ -309,6 +309,19 @@ class March:
     status: Array
 
 
+@attrs.frozen
+class Marched:
+    """The last state of a march, and the states at all times."""
+
+    last: March
+    states: Array
+
+    @property
+    def status(self) -> Array:
+        """Why it ended."""
+        return self.last.status
+
+
 def integrate(
     control: Control,
     field: Callable[..., Array],
@@ -319,24 +332,46 @@ def integrate(
     mass: Array | None = None,
 ) -> tuple[March, Array]:
     """Return the last state of the march and the states at all times; known values run as under `jit` where that is long."""
+    functions = [field] if watched is None else [field, watched]
 
-    def run(
-        y: Array, times: Array, params: Sequence[Any], mass: Array | None, limit: int = control.max_steps
-    ) -> tuple[March, Array]:
-        events = None if watched is None else _with_params(watched, params)
-        system = System(_with_params(field, params), mass, control.rtol, control.atol)
-        limited = attrs.evolve(control, max_steps=limit)
-        return march(limited, system, events, y, times)
+    def run(y: Array, times: Array, given: Sequence[Sequence[Any]], mass: Array | None, limit: int) -> Marched:
+        slope, *events = [_with_params(fn, ps) for fn, ps in zip(functions, given, strict=True)]
+        system = System(slope, mass, control.rtol, control.atol)
+        event = events[0] if events else None
+        return Marched(*march(attrs.evolve(control, max_steps=limit), system, event, y, times))
 
-    given = (y, times, list(params), mass)
-    if are_known(*given) and times.shape[0] <= EAGER_STEPS and not control.dense:
-        marched = run(*given, min(control.max_steps, EAGER_STEPS))
-        status = marched[0].status
-        if not are_known(status):  # it closes over what is unknown
-            return run(*given)
-        if control.max_steps <= EAGER_STEPS or int(status) != int(Status.ITERATION_LIMIT):
-            return marched
-    return run_or_compile(run, *given, name="odeint")
+    given, limit = [[*params]] * len(functions), control.max_steps
+    if are_known(y, times, given, mass):
+        try:
+            problems = [
+                lift_closure(fn, [aval_of(x) for x in (times[0], y, *params)], params, "odeint") for fn in functions
+            ]
+        except AfxError:  # it asks for values: Python's run says what is wrong, if anything is
+            problems = []
+        if problems:
+            functions, given = [p.fn for p in problems], [p.params for p in problems]
+        marched = solve(
+            run,
+            y,
+            times,
+            given,
+            mass,
+            of=problems,
+            options=_options(control),
+            limit=limit,
+            name="odeint",
+            begins_in_python=times.shape[0] <= EAGER_STEPS and not control.dense,
+        )
+    else:
+        marched = run(y, times, given, mass, limit)
+    return marched.last, marched.states
+
+
+def _options(control: Control) -> Hashable:
+    """Return what tells an integration from others; None where tolerances are arrays."""
+    tolerances: list[Any] = [control.rtol, control.atol, control.step or 0]
+    is_plain = all(isinstance(x, (int, float)) for x in tolerances)
+    return attrs.astuple(control, recurse=False) if is_plain else None
 
 
 def _with_params(fn: Callable[..., Array], params: Sequence[Any]) -> Field:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar, TypeVarTuple
 
@@ -19,6 +19,7 @@ from afx.control.solving import (
     iterate,
     norm_of,
     parametrize,
+    solve,
     stopped,
 )
 from afx.control.while_loop import fori_loop
@@ -354,7 +355,7 @@ def least_squares(
     box = box_of(bounds, start, "least_squares")
     fixed_box = None if box is None else box.stopped()
     start = project(start, fixed_box)
-    problem = parametrize(fn, [unravel], [start.aval], args, "least_squares")
+    problem = parametrize(fn, [unravel], [start.aval], args, "least_squares", keeps_constants=sparse)
 
     def residuals(x: Array, *params: Any) -> Array:
         return as_vector(problem.fn(x, *params), x.dtype, "least_squares")
@@ -363,9 +364,15 @@ def least_squares(
         return robust_residuals(residuals(x, *params), loss, loss_scale)
 
     stopped_params = stopped(problem.params)
-    limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    search = _search_of(lambda x: weighted(x, *stopped_params), method, sparse, fixed_box, limit)
-    end = iterate(_first(search, start), functools.partial(_advance, search), max_iterations)
+    small = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
+
+    def run(x: Array, params: Sequence[Any], box: Box | None, limit: int) -> Iterate:
+        search = _search_of(lambda v: weighted(v, *params), method, sparse, box, small)
+        return iterate(_first(search, x), functools.partial(_advance, search), limit)
+
+    options = method, sparse, loss, loss_scale, small
+    given = start, stopped_params, fixed_box
+    end = solve(run, *given, of=[problem], options=options, limit=max_iterations, name="least_squares")
     x = attach_minimum(grad(_cost_of(weighted)), end.x, problem.params, box, end.status)
     residual, gradient = end.residuals, end.gradient
     if x is not end.x:  # so that they have derivatives too

@@ -21,6 +21,7 @@ from afx.control.solving import (
     iterate,
     norm_of,
     parametrize,
+    solve,
     stopped,
 )
 from afx.control.while_loop import while_loop
@@ -151,6 +152,11 @@ class Simplex:
     iterations: Array
     evaluations: Array
     status: Array
+
+    @property
+    def point(self) -> Point:
+        """The best corner, without a gradient."""
+        return Point(self.corners[0], self.values[0], full(self.corners.shape[1:], np.nan, self.corners.dtype))
 
 
 def shrink_simplex(
@@ -622,7 +628,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 ScalarFunction: TypeAlias = Callable[[Array, *tuple[Any, ...]], Array]
-How: TypeAlias = tuple[str, int]  # the method, and how many pairs it keeps
+How: TypeAlias = tuple[str, int, float]  # the method, how many pairs it keeps, and the tolerance
 MinimizeMethod = Literal["lbfgs", "bfgs", "newton_cg", "trust_region", "nelder_mead"]
 
 
@@ -690,54 +696,47 @@ def minimize(
     problem = parametrize(fn, [unravel], [start.aval], args, "minimize")
     value_of = _returning_scalar(problem.fn, "fiu" if method == "nelder_mead" else "f")
     box = box_of(bounds, start, "minimize")
-    search = start, float(limit), max_iterations, None if box is None else box.stopped()
-    if method == "nelder_mead":
-        return _minimize_by_values(value_of, problem.params, unravel, box, *search)
-    return _minimize_by_slopes(value_of, problem.params, unravel, box, (method, memory), *search)
+    options = method, memory, float(limit)
+
+    def run(x: Array, params: Sequence[Any], box: Box | None, limit: int) -> Simplex | Region | State[Any]:
+        return _find(value_of, params, options, x, limit, box)
+
+    given = start, stopped(problem.params), None if box is None else box.stopped()
+    end = solve(run, *given, of=[problem], options=options, limit=max_iterations, name="minimize")
+    point = end.point
+    x = attach_minimum(grad(value_of), point.x, problem.params, box, end.status)
+    value, gradient = point.value, point.gradient
+    if x is not point.x:  # so that they have derivatives too
+        value, slope = value_and_grad(value_of)(x, *problem.params)
+        gradient = gradient if method == "nelder_mead" else slope
+    return MinimizeResult(end.iterations, end.evaluations, end.status, unravel(x), value, unravel(gradient))
 
 
 def _returning_scalar(fn: Callable[..., Any], kinds: str) -> ScalarFunction:
     return lambda x, *params: as_scalar(fn(x, *params), x.dtype, "minimize", kinds)
 
 
-def _minimize_by_slopes(
-    value_of: ScalarFunction, params: list[Any], unravel: Callable[[Array], T], box: Box | None, how: How, *search: Any
-) -> MinimizeResult[T]:
-    """Return what a method of so many pairs finds by gradients; ``search`` is what `descend` takes beside the function's."""
+def _find(
+    value_of: ScalarFunction, params: Sequence[Any], how: How, start: Array, limit: int, box: Box | None
+) -> Simplex | Region | State[Any]:
+    """Return the last state of a method."""
+    method, memory, tolerance = how
+    if method == "nelder_mead":
+        return shrink_simplex(lambda x: value_of(x, *params), start, tolerance, limit, box)
     slope, both = grad(value_of), value_and_grad(value_of)
-    stopped_params = stopped(params)
 
     def objective(x: Array) -> tuple[Array, Array]:
-        return both(x, *stopped_params)
+        return both(x, *params)
 
     def gradient_at(x: Array) -> Array:
-        return slope(x, *stopped_params)
+        return slope(x, *params)
 
     def product(x: Array, v: Array) -> Array:
         return jvp(gradient_at, (x,), (v,))[1]
 
-    end: Region | State[Any] = (
-        trust(objective, product, *search)
-        if how[0] == "trust_region"
-        else descend(objective, _direction(*how, product), *search)
-    )
-    x = attach_minimum(slope, end.point.x, params, box, end.status)
-    value, gradient = end.point.value, end.point.gradient
-    if x is not end.point.x:  # so that they have derivatives too
-        value, gradient = both(x, *params)
-    return MinimizeResult(end.iterations, end.evaluations, end.status, unravel(x), value, unravel(gradient))
-
-
-def _minimize_by_values(
-    value_of: Callable[..., Array], params: list[Any], unravel: Callable[[Array], T], box: Box | None, *search: Any
-) -> MinimizeResult[T]:
-    """Return what a simplex finds; ``search`` is what `shrink_simplex` takes beside the function."""
-    stopped_params = stopped(params)
-    end = shrink_simplex(lambda x: value_of(x, *stopped_params), *search)
-    x = attach_minimum(grad(value_of), end.corners[0], params, box, end.status)
-    value = end.values[0] if x is end.corners[0] else value_of(x, *params)
-    unknown = unravel(full(x.shape, np.nan, x.dtype))
-    return MinimizeResult(end.iterations, end.evaluations, end.status, unravel(x), value, unknown)
+    if method == "trust_region":
+        return trust(objective, product, start, tolerance, limit, box)
+    return descend(objective, _direction(method, memory, product), start, tolerance, limit, box)
 
 
 def _none(*_: Any) -> tuple[()]:

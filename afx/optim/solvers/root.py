@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
 
 import attrs
@@ -21,6 +21,7 @@ from afx.control.solving import (
     iterate,
     norm_of,
     parametrize,
+    solve,
     stopped,
 )
 from afx.control.while_loop import while_loop
@@ -291,14 +292,20 @@ def root(
     (Array([2., 3.], dtype=float32), True)
     """
     start, unravel = begin_at(init, "root")
-    problem = parametrize(fn, [unravel], [start.aval], args, "root")
+    problem = parametrize(fn, [unravel], [start.aval], args, "root", keeps_constants=sparse)
 
     def residual(x: Array, *params: Any) -> Array:
         return _as_many(as_vector(problem.fn(x, *params), x.dtype, "root"), x)
 
     stopped_params = stopped(problem.params)
-    limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    end = _find(lambda x: residual(x, *stopped_params), start, method, bracket, limit, max_iterations, sparse)
+    small = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
+    ends = _ends_of(bracket, start, method)
+
+    def run(x: Array, params: Sequence[Any], ends: Sequence[Array], limit: int) -> RootIterate | Interval | Bracket:
+        return _find(lambda v: residual(v, *params), x, method, ends, small, limit, sparse)
+
+    options = method, small, sparse
+    end = solve(run, start, stopped_params, ends, of=[problem], options=options, limit=max_iterations, name="root")
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status), sparse=sparse)
     value = end.residual if x is end.x else residual(x, *problem.params)
     return RootResult(end.iterations, end.evaluations, end.status, unravel(x), value)
@@ -342,11 +349,20 @@ def root_scalar(
     return root(fn, middle, *args, method="chandrupatla", bracket=ends, max_iterations=max_iterations)
 
 
+def _ends_of(bracket: Any, start: Array, method: str) -> list[Array]:
+    """Return both ends of a bracket as vectors, where a method takes one."""
+    if method not in ("bisection", "chandrupatla"):
+        return []
+    if bracket is None:
+        raise ArgumentError(f"root: {method} starts from a bracket: got none; give bracket=(lower, upper)")
+    return [stop_gradient(bound_vector(b, 0.0, start, "root")) for b in bracket]
+
+
 def _find(
     plain: Callable[[Array], Array],
     start: Array,
     method: str,
-    bracket: Any,
+    ends: Sequence[Array],
     tolerance: float,
     max_iterations: int,
     sparse: bool,
@@ -355,9 +371,7 @@ def _find(
     if sparse and method != "newton":
         raise ArgumentError(f"root: sparse Jacobians: got method={method!r}; use 'newton'")
     if method in ("bisection", "chandrupatla"):
-        if bracket is None:
-            raise ArgumentError(f"root: {method} starts from a bracket: got none; give bracket=(lower, upper)")
-        lower, upper = [stop_gradient(bound_vector(b, 0.0, start, "root")) for b in bracket]
+        lower, upper = ends
         return (_bisect if method == "bisection" else narrow)(plain, lower, upper, max_iterations)
     if method in ("newton", "broyden"):
         return _newton(plain, start, tolerance, max_iterations, renew=method == "newton", sparse=sparse)
@@ -554,8 +568,13 @@ def fixed_point(
         return out - x
 
     stopped_params = stopped(problem.params)
-    limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    end = _march(lambda x: residual(x, *stopped_params), start, limit, memory, max_iterations)
+    small = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
+
+    def run(x: Array, params: Sequence[Any], limit: int) -> FixedPointIterate:
+        return _march(lambda v: residual(v, *params), x, small, memory, limit)
+
+    options = small, memory
+    end = solve(run, start, stopped_params, of=[problem], options=options, limit=max_iterations, name="fixed_point")
     x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status))
     value = end.residual if x is end.x else residual(x, *problem.params)
     return FixedPointResult(end.iterations, end.evaluations, end.status, unravel(x), value)
