@@ -13,11 +13,12 @@ import numpy as np
 from afx import pytree
 from afx.compiler.schedule.cost import flops
 from afx.compiler.target import current
+from afx.control._subgraphs import is_abstract
 from afx.control.linear_solvers import gmres
 from afx.control.while_loop import while_loop
 from afx.core import Array, Aval, Function, Tracer, any_traced, argument_of, aval_of, epsilon, is_known, places_of, wrap
 from afx.core.dtypes import DType, float32, get_default_dtype
-from afx.core.graph import Graph, walk
+from afx.core.graph import Graph, Literal, Var, walk
 from afx.core.tracing.traces import GraphTrace, evaluate, renumber
 from afx.errors import AfxError, ConcreteValueError, DtypeError, OperandError, ShapeError, TracerError
 from afx.ops import abs as abs_, asarray, concat, full, max as max_, reshape, stop_gradient, where, zeros
@@ -230,8 +231,13 @@ def lift_closure(
         graph = trace.finish([asarray(z) for z in leaves])
     if is_disabled() and not trace.lifted:
         return Parametrized(fn, [*params])
-    graph, arrays = (graph, []) if keeps_constants else _lift_constants(graph)
-    lifted = [*params, *trace.lifted, *arrays]
+    lifted = [*params, *trace.lifted]
+    if not keeps_constants:
+        graph, arrays = _lift_constants(graph)
+        lifted += arrays
+    if not any(map(is_abstract, lifted)):
+        graph, numbers = _lift_numbers(graph, name)
+        lifted += numbers
     return Parametrized(lambda *v: pytree.unflatten(tree, evaluate(graph, *v)), lifted, (graph, tree))
 
 
@@ -243,6 +249,31 @@ def _lift_constants(graph: Graph) -> tuple[Graph, list[Array]]:
     kept = [(v, c) for v, c in graph.constants if v.aval.dtype.kind not in "fc" or v.aval.weak]
     lifted = renumber([*graph.inputs, *[v for v, _ in moved]], kept, graph.equations, graph.outputs)
     return lifted, [wrap(c.value) for _, c in moved]
+
+
+def _lift_numbers(graph: Graph, name: str) -> tuple[Graph, list[Array]]:
+    """Return a graph in which those numbers are inputs, behind the others, that differ from call to call; and these.
+
+    What is known of earlier calls, by names and operations, may be of another function: the numbers are inputs then, too.
+    """
+    equations = [*graph.equations]
+    atoms = [(k, j, a) for k, eq in enumerate(equations) for j, a in enumerate(eq.inputs) if isinstance(a, Literal)]
+    atoms = [(k, j, a) for k, j, a in atoms if a.aval.dtype.kind == "f" and not a.aval.weak]
+    key = name, tuple([eq.primitive for eq in equations]), len(atoms)
+    before, varied = _numbers.pop(key, ([a for _, _, a in atoms], frozenset[int]()))
+    varied |= {n for n, (old, (_, _, new)) in enumerate(zip(before, atoms, strict=True)) if old != new}
+    _numbers[key] = [a for _, _, a in atoms], varied
+    _drop_first(_numbers)
+    if not varied:
+        return graph, []
+    first, moved = len(graph.inputs) + len(graph.constants) + sum([len(eq.outputs) for eq in equations]), list[Var]()
+    for n in sorted(varied):
+        k, j, atom = atoms[n]
+        moved.append(Var(first + n, atom.aval))
+        inputs = equations[k].inputs
+        equations[k] = attrs.evolve(equations[k], inputs=(*inputs[:j], moved[-1], *inputs[j + 1 :]))
+    lifted = renumber([*graph.inputs, *moved], graph.constants, equations, graph.outputs)
+    return lifted, [asarray(atoms[n][2].value, atoms[n][2].aval.dtype) for n in sorted(varied)]
 
 
 def _check_closed_over(fn: Function, avals: Sequence[Aval], params: list[Any], name: str) -> None:
@@ -358,12 +389,15 @@ EAGER_FLOPS: Final = 10_000_000  # of an evaluation; ten that are made twice wou
 KEPT_BYTES_MAX: Final = 1 << 20  # of the constants of a program that is kept from its first call on
 COMPARED_BYTES_MAX: Final = 1 << 26  # of those of one that is kept at all: comparing more costs what planning does
 
-Program: TypeAlias = "tuple[CompiledGraph, Any]"  # with the structure of what it returns
+Program: TypeAlias = "tuple[CompiledGraph, Any, Hashable]"  # with the structure of what it returns, and its key
 
 # the last used behind; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are
 # whole, and what another thread has taken out meanwhile is made again
 _programs: dict[Hashable, Program] = {}
 _owned: dict[int, tuple[Callable[[], object], dict[Hashable, Function]]] = {}  # by the objects' addresses
+_numbers: dict[
+    Hashable, tuple[list[Literal], frozenset[int]]
+] = {}  # of the last calls, and which of them have differed
 _met: dict[Hashable, bool] = {}  # programs with large constants, and solvers, which are kept where they are met again
 
 
@@ -416,13 +450,19 @@ def are_known(*trees: Any) -> bool:
     return not is_disabled() and all(map(is_known, pytree.leaves(trees)))
 
 
+def are_concrete(*trees: Any) -> bool:
+    """Tell whether values are known, to some transformation at least, as those of a batch are to none else."""
+    return not is_disabled() and not any(map(is_abstract, pytree.leaves(trees)))
+
+
 def run_or_compile(fn: Callable[..., T], *trees: Any, name: str, key: Hashable = None) -> T:
     """Return ``fn(*trees)``: by a plan where values are known and the function can be traced, in Python otherwise.
 
     Where derivatives are taken, of arguments or of what the function closes over, it is one operation, whose way back is
-    compiled as well. Functions of an equal key, which says all that they close over, are traced once.
+    compiled as well, and so it is where values are batches. Functions of an equal key, which says all that they close over,
+    are traced once.
     """
-    if are_known(*trees):
+    if are_concrete(*trees):
         try:
             return _run_as_one(fn, trees, name, key)
         except AfxError:
@@ -436,11 +476,11 @@ def _run_as_one(fn: Callable[..., T], trees: tuple[Any, ...], name: str, key: Ha
     if known is None:
         traced = _trace(fn, trees, name)[1]
         lifted = traced.lifted
-        if not all(map(is_known, lifted)):
+        if any(map(is_abstract, lifted)):
             raise TracerError(f"{name}: the function closes over an unknown array; run it in Python")
         known = _program(traced, None if lifted else key)
     else:
-        _keep(key, known)
+        _keep(known)
     result: T = pytree.unflatten(known[1], list(call(known[0], *pytree.leaves(trees), *lifted)))
     return result
 
@@ -468,24 +508,31 @@ def solve(
         name: for messages.
         begins_in_python: whether a first run may be Python's.
     """
-    if not all(problem.graph for problem in of) or not of or not are_known(*trees):
+    if not all(problem.graph for problem in of) or not of or not are_concrete(*trees):
         return run(*trees, limit)
-    key = _key_of_solver(name, (options, limit), of, trees)
-    if key is None or key not in _met:
+    key = key_of_solver(name, (options, limit), of, trees)
+    if key is None or (key not in _programs and key not in _met):
         if key is not None:
             _note(key)
         work = sum([flops(problem.graph[0]) for problem in of if problem.graph])
-        if begins_in_python and work <= EAGER_FLOPS:
+        if begins_in_python and work <= EAGER_FLOPS and are_known(*trees):
             found = run(*trees, min(limit, EAGER_STEPS))
             if limit <= EAGER_STEPS or int(found.status) != int(Status.ITERATION_LIMIT):
                 return found
     return run_or_compile(lambda *xs: run(*xs, limit), *trees, name=name, key=key)
 
 
-def _key_of_solver(name: str, options: Any, of: Sequence[Parametrized[Any]], trees: tuple[Any, ...]) -> Hashable:
-    """Return what determines a solver's program; None where it is not known, or holds large constants."""
+def key_of_solver(name: str, options: Any, of: Sequence[Parametrized[Any]], trees: tuple[Any, ...]) -> Hashable:
+    """Return what determines a solver's program; None where it is not known, or holds large constants.
+
+    Args:
+        name: of the solver.
+        options: a tuple, whose first one is None where they are not known.
+        of: the user's functions.
+        trees: what the program takes.
+    """
     graphs = [problem.graph[0] for problem in of if problem.graph]
-    if options[0] is None or sum(map(_bytes_of_constants, graphs)) > KEPT_BYTES_MAX:
+    if options[0] is None or len(graphs) < len(of) or sum(map(_bytes_of_constants, graphs)) > KEPT_BYTES_MAX:
         return None
     leaves, treedef = pytree.flatten(trees)
     kinds = treedef, orders(treedef), *[aval_of(x, name) for x in leaves]
@@ -509,19 +556,19 @@ def _trace(fn: Function, trees: tuple[Any, ...], name: str) -> tuple[list[Any], 
 
 def _program(traced: Traced, key: Hashable = None) -> Program:
     """Return the program of a key, or without one of a graph that was met before, else this one."""
-    new = CompiledGraph(traced.graph), traced.out_tree
+    new = CompiledGraph(traced.graph)
     if key is None:
         total = _bytes_of_constants(traced.graph)
         _drop_forgotten()
-        if total > COMPARED_BYTES_MAX:
-            return new
         heads = current.key, traced.out_tree, orders(traced.out_tree), *_key_of(traced.graph)
+        if total > COMPARED_BYTES_MAX:
+            return new, traced.out_tree, heads
         if total > KEPT_BYTES_MAX and heads[:-1] not in _met:
             _note(heads[:-1])
-            return new
+            return new, traced.out_tree, heads
         key = heads
-    known = _programs.get(key, new)
-    _keep(key, known)
+    known = _programs.get(key, (new, traced.out_tree, key))
+    _keep(known)
     return known
 
 
@@ -529,9 +576,10 @@ def _bytes_of_constants(graph: Graph) -> int:
     return sum([c.value.nbytes for inner in walk(graph) for _, c in inner.constants])
 
 
-def _keep(key: Hashable, program: Program) -> None:
-    _programs.pop(key, None)
-    _programs[key] = program
+def _keep(program: Program) -> None:
+    """Put a program behind all others, by its own key: another one would be compared with it."""
+    _programs.pop(program[2], None)
+    _programs[program[2]] = program
     _drop_first(_programs)
 
 
@@ -547,7 +595,7 @@ def _drop_first(known: dict[Hashable, Any]) -> None:
 
 def _drop_forgotten() -> None:
     """Let go of programs whose plans have been forgotten."""
-    for key, (program, _) in _programs.copy().items():
+    for key, (program, *_) in list(_programs.items()):  # as a copy would compare keys of one hash, and be interrupted
         if program.is_forgotten:
             _programs.pop(key, None)
 

@@ -12,7 +12,7 @@ from afx.control.scan import scan
 from afx.control.solving import (
     EAGER_STEPS,
     Status,
-    are_known,
+    are_concrete,
     attach_implicit_derivative,
     choose_status,
     lift_closure,
@@ -311,10 +311,21 @@ class March:
 
 @attrs.frozen
 class Marched:
-    """The last state of a march, and the states at all times."""
+    """The last state of a march, and what it came to.
+
+    Attributes:
+        last: the state.
+        states: float[times, n], those of the system at all times.
+        crossing: the event that ended it.
+        end: when that was, infinite if there was none.
+        reached: bool[times], the times before the end.
+    """
 
     last: March
     states: Array
+    crossing: Located
+    end: Array
+    reached: Array
 
     @property
     def status(self) -> Array:
@@ -330,18 +341,21 @@ def integrate(
     times: Array,
     params: Sequence[Any],
     mass: Array | None = None,
-) -> tuple[March, Array]:
-    """Return the last state of the march and the states at all times; known values run as under `jit` where that is long."""
+) -> Marched:
+    """Return the march through all times; known values run as under `jit` where that is long."""
     functions = [field] if watched is None else [field, watched]
 
     def run(y: Array, times: Array, given: Sequence[Sequence[Any]], mass: Array | None, limit: int) -> Marched:
         slope, *events = [_with_params(fn, ps) for fn, ps in zip(functions, given, strict=True)]
         system = System(slope, mass, control.rtol, control.atol)
         event = events[0] if events else None
-        return Marched(*march(attrs.evolve(control, max_steps=limit), system, event, y, times))
+        last, states = march(attrs.evolve(control, max_steps=limit), system, event, y, times)
+        crossing = locate(event, last, control.direction, np.asarray(control.terminal))
+        end = where(crossing.index >= 0, crossing.t, np.inf)
+        return Marched(last, states, crossing, end, times <= minimum(last.t, end))
 
     given, limit = [[*params]] * len(functions), control.max_steps
-    if are_known(y, times, given, mass):
+    if are_concrete(y, times, given, mass):
         try:
             problems = [
                 lift_closure(fn, [aval_of(x) for x in (times[0], y, *params)], params, "odeint") for fn in functions
@@ -350,24 +364,22 @@ def integrate(
             problems = []
         if problems:
             functions, given = [p.fn for p in problems], [p.params for p in problems]
-        marched = solve(
+        return solve(
             run,
             y,
             times,
             given,
             mass,
             of=problems,
-            options=_options(control),
+            options=options_of(control),
             limit=limit,
             name="odeint",
             begins_in_python=times.shape[0] <= EAGER_STEPS and not control.dense,
         )
-    else:
-        marched = run(y, times, given, mass, limit)
-    return marched.last, marched.states
+    return run(y, times, given, mass, limit)
 
 
-def _options(control: Control) -> Hashable:
+def options_of(control: Control) -> Hashable:
     """Return what tells an integration from others; None where tolerances are arrays."""
     tolerances: list[Any] = [control.rtol, control.atol, control.step or 0]
     is_plain = all(isinstance(x, (int, float)) for x in tolerances)

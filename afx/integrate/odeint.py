@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, TypeVar, TypeVarTuple, cast
 
 import attrs
@@ -11,14 +11,23 @@ import numpy as np
 
 from afx import pytree
 from afx.control.scan import scan
-from afx.control.solving import Status, as_vector, attach_pullback, flatten_to_vector, parametrize, stopped
-from afx.core import Array, ArrayLike, Aval, Function, Tracer, aval_of
+from afx.control.solving import (
+    Status,
+    as_vector,
+    attach_pullback,
+    flatten_to_vector,
+    key_of_solver,
+    parametrize,
+    run_or_compile,
+    stopped,
+)
+from afx.core import Array, ArrayLike, Aval, Function, Tracer, aval_of, is_known
 from afx.errors import ArgumentError, ShapeError
-from afx.integrate.march import Control, EventFn, March, events_of, integrate, locate, march
+from afx.integrate.march import Control, EventFn, Marched, events_of, integrate, march, options_of
 from afx.integrate.methods import DOP853, DOPRI5, FIXED, LEAPFROG, RADAU, RODAS, TSIT5, YOSHIDA4
 from afx.integrate.multistep import BDF
 from afx.integrate.step import Field, Method, OdeResult, System, requested_times, solution_of
-from afx.ops import asarray, concat, diag, minimum, reshape, stack, stop_gradient, vecdot, where, zeros
+from afx.ops import asarray, concat, diag, reshape, stack, stop_gradient, vecdot, where, zeros
 from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.derivatives.grad import vjp
 from afx.transforms.vmap import vmap
@@ -36,7 +45,13 @@ Solve = Callable[[Callable[[Array, Array], Array], Array, Array], Array]
 
 
 def attach_adjoint(
-    field: Callable[..., Array], solve: Solve, states: Array, y: Array, times: Array, params: Sequence[Any]
+    field: Callable[..., Array],
+    solve: Solve,
+    states: Array,
+    y: Array,
+    times: Array,
+    params: Sequence[Any],
+    key_of: Callable[..., Hashable],
 ) -> Array:
     """Return states of a solution as a function of its start, times and parameters, for reverse mode.
 
@@ -47,9 +62,14 @@ def attach_adjoint(
         y: the first state.
         times: float[times].
         params: what the field depends on.
+        key_of: what the way back takes, to what determines its program.
     """
 
     def pull(states: Array, inputs: Sequence[Any], ct: Array) -> Sequence[Any]:
+        given = states, [*inputs], ct
+        return run_or_compile(pull_now, *given, name="odeint: adjoint", key=key_of(given))
+
+    def pull_now(states: Array, inputs: Sequence[Any], ct: Array) -> Sequence[Any]:
         _, ts, *ps = inputs
         moving, arguments = _floating(ps)
         n, size = states.shape[1], sum([p.size for p in moving])
@@ -205,12 +225,10 @@ def odeint(
     # without an event no equation has arrays without elements
     watch = None if event is None else _watching(event, control, unravel, arguments)
     if gradient == "steps":
-        last, states = integrate(control, field, watch, y, sign * times, [sign, *floating], weights)
+        marched = integrate(control, field, watch, y, sign * times, [sign, *floating], weights)
     else:
-        last, states = _march_with_adjoint(control, run, sign, y, sign * times, args)
-    return _result_of(
-        control, last, states, times, sign, unravel, watch and (lambda t, v: watch(t, v, sign, *floating))
-    )
+        marched = _march_with_adjoint(control, run, sign, y, sign * times, args)
+    return _result_of(control, marched, times, sign, unravel, watch and (lambda t, v: watch(t, v, sign, *floating)))
 
 
 def _watching(
@@ -226,16 +244,15 @@ def _watching(
 
 
 def _result_of(
-    control: Control, last: March, states: Array, times: Array, sign: Array, unravel: Callable[[Array], T],
-    event: Field | None,
-) -> OdeResult[T]:  # fmt: skip
+    control: Control, marched: Marched, times: Array, sign: Array, unravel: Callable[[Array], T], event: Field | None
+) -> OdeResult[T]:
     """Return the solution, up to the time at which an event ends it."""
-    crossing = locate(event, last, control.direction, np.asarray(control.terminal))
-    happened = crossing.index >= 0
-    end = where(happened, crossing.t, np.inf)
-    reached = sign * times <= minimum(last.t, end)
-    finish = where(happened, crossing.t, last.t), where(happened, crossing.y, last.y)
-    solution = None if last.trail is None else solution_of(last.trail, last.accepted, sign, finish, unravel)
+    last, crossing, end = marched.last, marched.crossing, marched.end
+    solution = None
+    if last.trail is not None:
+        happened = crossing.index >= 0
+        finish = where(happened, crossing.t, last.t), where(happened, crossing.y, last.y)
+        solution = solution_of(last.trail, last.accepted, sign, finish, unravel)
     events = None
     if last.crossings is not None and event is not None:
         events = events_of(last.crossings, event, control.direction, stop_gradient(end), sign, unravel)
@@ -244,7 +261,7 @@ def _result_of(
         last.evaluations,
         where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status),
     )
-    ys, first = vmap(unravel)(where(reached[:, None], states, np.nan)), unravel(crossing.y)
+    ys, first = vmap(unravel)(where(marched.reached[:, None], marched.states, np.nan)), unravel(crossing.y)
     return OdeResult(*work, times, ys, last.rejected, sign * crossing.t, first, crossing.index, solution, events)
 
 
@@ -366,14 +383,15 @@ def _flatten_derivative(fn: Function, unravel: Callable[[Array], Any]) -> Callab
 
 def _march_with_adjoint(
     control: Control, run: Callable[..., Array], sign: Array, y: Array, times: Array, args: Any
-) -> tuple[March, Array]:
+) -> Marched:
     """Return the march on plain values, and the states as a function for reverse mode by the adjoint equation."""
     problem = parametrize(run, [_same, _same], [Aval((), y.dtype), y.aval], args, "odeint")
 
     def along(t: Array, v: Array, *params: Any) -> Array:
         return sign * problem.fn(sign * t, v, *params)
 
-    last, states = integrate(control, along, None, stop_gradient(y), stop_gradient(times), stopped(problem.params))
+    stopped_params = stopped(problem.params)
+    marched = integrate(control, along, None, stop_gradient(y), stop_gradient(times), stopped_params)
 
     def back(reverse: Field, z: Array, ends: Array) -> Array:
 
@@ -382,7 +400,12 @@ def _march_with_adjoint(
         )
         return where(end.t >= -ends[-1], states[-1], np.nan)
 
-    return last, attach_adjoint(along, back, states, y, times, problem.params)
+    def key_of(given: tuple[Any, ...]) -> Hashable:
+        way = float(sign) if is_known(sign) else None
+        return way and key_of_solver("odeint: adjoint", (options_of(control), way), [problem], given)
+
+    states = attach_adjoint(along, back, marched.states, y, times, problem.params, key_of)
+    return attrs.evolve(marched, states=states)
 
 
 def _same(x: Array) -> Array:

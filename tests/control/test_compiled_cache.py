@@ -23,9 +23,11 @@ TIMES = np.linspace(0.0, 5.0, 21)
 def _empty() -> Iterator[None]:
     solving._programs.clear()
     solving._met.clear()
+    solving._numbers.clear()
     yield
     solving._programs.clear()
     solving._met.clear()
+    solving._numbers.clear()
 
 
 def _decay(shift: Any = 0.0) -> Any:

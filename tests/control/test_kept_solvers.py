@@ -21,9 +21,11 @@ RATE = 1.0  # a global that tests change
 def _empty() -> Iterator[None]:
     solving._programs.clear()
     solving._met.clear()
+    solving._numbers.clear()
     yield
     solving._programs.clear()
     solving._met.clear()
+    solving._numbers.clear()
 
 
 @pytest.fixture
@@ -82,6 +84,23 @@ def test_steps_are_traced_once(name: str, traces: list[str]) -> None:
     with afx.disable_jit():
         for k, x in zip((0.0, 0.5, 1.0), (found[0], *found[3:]), strict=True):
             np.testing.assert_allclose(x, solver(TARGET + k), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [float, np.float64])
+def test_numbers_that_differ_from_call_to_call_become_arguments(kind: Any, traces: list[str]) -> None:
+    """A sweep over a number that a function closes over has one program; the numbers that stay are its own."""
+
+    def solve(rate: Any, power: float = 2.0) -> Any:
+        return odeint(lambda t, y: 3.0 * power - rate * y**power, START, LONG).ys
+
+    rates = [kind(rate) for rate in (1.0, 1.0, 2.0, 2.5, 1.0, 3.0)]
+    found = [solve(rate) for rate in rates]
+    assert len(traces) == 2  # with the first number, and with any
+    assert [len(varied) for _, varied in solving._numbers.values()] == [1]
+    with afx.disable_jit():
+        for rate, ys in zip(rates, found, strict=True):
+            np.testing.assert_allclose(ys, solve(rate), rtol=1e-10)
+    np.testing.assert_allclose(solve(1.0, 3.0)[-1], 9 ** (1 / 3), rtol=1e-4)
 
 
 class _Field:
@@ -173,6 +192,36 @@ def test_derivatives_come_of_kept_programs_too(traces: list[str]) -> None:
         np.testing.assert_allclose(by_rate, -5 * np.exp(-5 * rate), rtol=1e-3)
         np.testing.assert_allclose(by_start, [np.exp(-5 * rate)], rtol=1e-3)
     assert len(traces) == 1
+
+
+def test_the_way_back_of_the_adjoint_is_traced_once(traces: list[str]) -> None:
+    """By ``gradient="adjoint"`` too the steps backwards are compiled, and kept; in both directions of time."""
+
+    def loss(rate: Any, times: Any) -> Any:
+        return afx.sum(odeint(lambda t, y: -rate * y, np.ones(1), times, gradient="adjoint").ys[-1])
+
+    for rate in (0.5, 0.5, 0.25):
+        np.testing.assert_allclose(afx.grad(loss)(np.float64(rate), LONG), -5 * np.exp(-5 * rate), rtol=1e-3)
+        np.testing.assert_allclose(afx.grad(loss)(np.float64(rate), -LONG), 5 * np.exp(5 * rate), rtol=1e-3)
+    assert len(traces) == 3  # the steps once, and the way back in each direction
+
+
+def test_batches_are_compiled(traces: list[str]) -> None:
+    """Under `vmap`, and its derivatives, a solver outside of `jit` runs as within, and traces its steps once."""
+    starts = np.array([[1.0], [2.0], [3.0]])
+
+    def end(start: Any, rate: Any) -> Any:
+        return odeint(lambda t, y: -rate * y, start, LONG).ys[-1, 0]
+
+    for _ in range(2):
+        np.testing.assert_allclose(afx.vmap(end, (0, None))(starts, 0.5), starts[:, 0] * np.exp(-2.5), rtol=1e-4)
+        slopes = afx.vmap(afx.grad(end, 1), (0, None))(starts, np.float64(0.5))
+        np.testing.assert_allclose(slopes, -5 * starts[:, 0] * np.exp(-2.5), rtol=1e-3)
+        total = afx.grad(lambda rate: afx.sum(afx.vmap(lambda y: end(y, rate))(starts)))(np.float64(0.5))
+        np.testing.assert_allclose(total, slopes.sum(), rtol=1e-8)
+    assert len(traces) <= 2  # of a number, and of an array
+    found = afx.vmap(lambda a: optim.root(lambda x: x * x - a, np.ones(1)).x)(np.array([4.0, 9.0, 1e9]))
+    np.testing.assert_allclose(found[:2, 0], [2.0, 3.0])
 
 
 def test_heavy_functions_are_compiled_at_once(traces: list[str]) -> None:
