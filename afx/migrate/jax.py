@@ -226,6 +226,7 @@ _NOTES = """\
 diffrax.Bosh3 diffrax.Euler diffrax.Heun diffrax.Midpoint diffrax.Ralston: dopri5's steps by PIDController; between steps a cubic
 diffrax.ImplicitEuler: takes steps of radau where PIDController has their size; fixed ones raise: write Kvaerno3, or a loop
 diffrax.VeryChord: fixed steps are those of Radau IIA, of order 5: agrees to the tolerance that such steps have
+jax.scipy.special.betaln: has all digits, where JAX's is off by some 1e-7
 jax.make_jaxpr: a Graph of afx's equations, which prints otherwise
 optax.adafactor: its decay has all digits, Optax's those of float32: agrees to the tolerance
 jax.nn.dot_product_attention: JAX's softmax is float32 whatever the dtype: agrees to the tolerance

@@ -136,6 +136,7 @@ LEFT = {
     "from jax import lax\nlax.all_to_all(x, 'i', 0, 0)": r"outside of afx\.vmap",
     "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax": r"config\.update\(.jax_enable_x64., True\)",
     "import optax\no = optax.adafactor(0.1)": r"those of float32",
+    "from jax.scipy.special import betaln\ny = betaln(a, b)": r"JAX's is off by some 1e-7",
     "import lineax as lx\ns = lx.QR()": r"afx has nothing of this name",
     "import diffrax\ns = diffrax.Euler()": r"between steps a cubic",
     "import jax.scipy.linalg as jsl\nx = jsl.inv(a, True)": r"afx's takes 1 by place",
