@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,8 +145,55 @@ def _integrate(problems: dict[str, Problem], tolerances: Sequence[float]) -> Non
             print(f"| {name} | {method} {counts}", flush=True)
 
 
+def _van_der_pol(xp: Any, y: Any) -> Any:
+    return xp.stack([y[1], (1 - y[0] * y[0]) * y[1] - y[0]])
+
+
+def _lorenz(xp: Any, y: Any) -> Any:
+    return xp.stack([10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]])
+
+
+FIELDS = {
+    "van der Pol": (_van_der_pol, np.array([2.0, 0.0]), np.linspace(0, 20, 50)),
+    "Lorenz": (_lorenz, np.ones(3), np.linspace(0, 10, 100)),
+}
+
+
+def _jax_odeint(field: Any, start: Any, times: Any) -> Callable[[], Any]:
+    jax, ode = importlib.import_module("jax"), importlib.import_module("jax.experimental.ode")
+    jax.config.update("jax_enable_x64", True)
+    y, ts = jax.numpy.asarray(start), jax.numpy.asarray(times)
+
+    def slope(y: Any, _: Any) -> Any:  # one function: JAX compiles anew for each
+        return field(jax.numpy, y)
+
+    return lambda: ode.odeint(slope, y, ts, rtol=1e-6, atol=1e-9).block_until_ready()
+
+
+def _call_again(rounds: int) -> None:
+    """Print the times of calls outside of `jit`, each with a function that is written anew."""
+    print("\n| outside of jit | ms | within | JAX's odeint |\n|---|--:|--:|--:|")
+    for name, (field, start, times) in FIELDS.items():
+
+        def solve(y: Any, field: Any = field, times: Any = times) -> Any:
+            return afx.integrate.odeint(lambda t, y: field(afx, y), y, times, rtol=1e-6, atol=1e-9).ys
+
+        compiled, y = afx.jit(solve), afx.asarray(start)
+        outside, within = functools.partial(solve, y), functools.partial(compiled, y)
+        runs: dict[str, Callable[[], object]] = {"outside": outside, "within": within}
+        runs |= {"JAX": _jax_odeint(field, start, times)} if available("jax") else {}
+        for run in runs.values():  # until machine code has come
+            begin = time.perf_counter()
+            while time.perf_counter() - begin < min(rounds, 3):
+                run()
+        took = interleaved(runs, 10 * rounds, 0.01)
+        cells = [f"{took[who] / took['outside']:.2f}" if who in took else "-" for who in ("within", "JAX")]
+        print(f"| {name} | {1e3 * took['outside']:.2f} | {' | '.join(cells)} |", flush=True)
+
+
 def main(quick: bool) -> None:
-    """Print the tables: times of descents as multiples of afx's machine code, and counts of evaluations."""
+    """Print the tables: times as multiples of afx's machine code, or of calls outside of `jit`, and counts of evaluations."""
+    _call_again(1 if quick else 5)
     for n in (1200,) if quick else (10_000, 100_000):
         _descend(descents(n), 1 if quick else 3)
     _constrain({k: PROBLEMS[k] for k in (6, 71)} if quick else PROBLEMS)

@@ -86,6 +86,12 @@ def test_steps_are_traced_once(name: str, traces: list[str]) -> None:
             np.testing.assert_allclose(x, solver(TARGET + k), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "gauss_newton"])  # by NumPy's least squares
+def test_steps_have_machine_code(name: str) -> None:
+    """No instruction of a solver under `jit` is left to NumPy, as one on an array in another order of memory is."""
+    assert [why for _, why in afx.jit(SOLVERS[name]).lower(TARGET).native if why] == []
+
+
 @pytest.mark.parametrize("kind", [float, np.float64])
 def test_numbers_that_differ_from_call_to_call_become_arguments(kind: Any, traces: list[str]) -> None:
     """A sweep over a number that a function closes over has one program; the numbers that stay are its own."""

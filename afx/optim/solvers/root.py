@@ -380,7 +380,10 @@ def _find(
 
 @attrs.frozen
 class RootIterate:
-    """The state of Newton's and Broyden's method; ``exact`` tells whether the matrix is the Jacobian at x."""
+    """The state of Newton's and Broyden's method; ``exact`` tells whether the matrix is the Jacobian at x.
+
+    A dense one is transposed, as forward mode makes it: so it is dense in memory.
+    """
 
     x: Array
     residual: Array
@@ -402,11 +405,13 @@ def _newton(
     residual: Callable[[Array], Array], start: Array, tolerance: float, limit: int, *, renew: bool, sparse: bool = False
 ) -> RootIterate:
     """Run Newton's method, or Broyden's where the matrix is renewed only when it leads nowhere."""
-    jacobian = sparse_jacobian(residual) if sparse else jacfwd(residual)
+
+    def jacobian(x: Array) -> Array | SparseMatrix:
+        return sparse_jacobian(residual)(x) if sparse else jacfwd(residual)(x).T
 
     def advance(s: RootIterate) -> RootIterate:
         matrix = s.matrix
-        step = -(matrix.solve(s.residual) if isinstance(matrix, SparseMatrix) else solve_or_nan(matrix, s.residual))
+        step = -(matrix.solve(s.residual) if isinstance(matrix, SparseMatrix) else solve_or_nan(matrix.T, s.residual))
         x, value, length, count = _shorten(residual, s.x, s.residual, step)
         lower = length > 0
         status = where(lower, _status(x, value, step, tolerance), int(Status.RUNNING))
@@ -431,9 +436,9 @@ def _newton(
 
 
 def _learn(matrix: Array, move: Array, change: Array) -> Array:
-    """Return Broyden's update of a Jacobian, whose product with a move is the change of the residual."""
-    rest, square = change - matrix @ move, vecdot(move, move)
-    return matrix + outer(rest, move) / where(square > 0, square, 1.0)
+    """Return Broyden's update of a transposed Jacobian, by which a move's product is the change of the residual."""
+    rest, square = change - move @ matrix, vecdot(move, move)
+    return matrix + outer(move, rest) / where(square > 0, square, 1.0)
 
 
 def newton(residual: Callable[[Array], Array], start: Array, tolerance: float, limit: int) -> RootIterate:
