@@ -143,8 +143,8 @@ def odeint(
     """Return the solution of ``dy/dt = fn(t, y, *args)`` from ``init`` at ``ts[0]``, at each of the times.
 
     Steps follow the tolerance, not the requested times, where the state is interpolated. The solution is differentiable
-    by ``init``, ``args``, ``ts`` and traced arrays that ``fn`` closes over. Works under `jit` and `vmap`. A long run is
-    compiled: ``fn`` must be pure, as under `jit`; one that counts, stores or draws at each step needs `afx.disable_jit`.
+    by ``init``, ``args``, ``ts`` and traced arrays that ``fn`` closes over. Works under `jit` and `vmap`. ``fn`` is
+    traced: it must be pure, as under `jit`; one that counts, stores or draws at each step needs `afx.disable_jit`.
 
     ============  ===========================================================================================
     ``dopri5``    Dormand & Prince's explicit pair of orders 5(4), the default
